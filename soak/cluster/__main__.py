@@ -1,6 +1,7 @@
-"""`python -m soak.cluster --rounds 100`: three brokers and a real ZooKeeper are killed, paused and cut off under load.
+"""Kill, pause and cut off three brokers and a real ZooKeeper under load: `python -m soak.cluster --rounds 100`.
 
-`--first 37` continues where a run ended, `--round 7` repeats one round. The folders of a round that failed are kept.
+`--first 37` continues after the end of an earlier run. `--round 7` repeats one round. The folders of a failed round
+are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from soak.cluster.rounds import Plan, play
 
 
 def outcomes(numbers: Iterable[int], folder: Path) -> Iterator[Outcome]:
-    """Play the rounds of these numbers."""
+    """Play the rounds with these numbers and yield their outcomes."""
     return play_rounds(numbers, folder, ProcessCluster, lambda cluster, number: play(cluster, Plan.draw(number)))
 
 

@@ -1,4 +1,4 @@
-"""The command line of rounds: play them, print each outcome, keep the folders of those that failed."""
+"""The command line of rounds: play the rounds, print each outcome, and keep the folders of failed rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def play_rounds(
     start_cluster: Callable[[Path], AbstractContextManager[C]],
     play: Callable[[C, int], Outcome],
 ) -> Iterator[Outcome]:
-    """Play rounds on one cluster until a round fails, then on a new one."""
+    """Play rounds on one cluster and yield their outcomes. After a failed round, continue on a new cluster."""
     remaining, life = list(numbers), 0
     while remaining:
         life += 1
@@ -39,12 +39,12 @@ def play_rounds(
 
 
 def run_rounds(prog: str, description: str | None, outcomes: Callable[[Iterable[int], Path], Iterator[Outcome]]) -> int:
-    """Parse the command line, play the rounds, print a line for each and the totals; return the exit status."""
+    """Parse the command line, play the rounds, print a line per round and the totals, and return the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
     parser.add_argument("--rounds", type=int, default=100, help="number of rounds (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="number of the first round (default: %(default)s)")
-    parser.add_argument("--round", type=int, help="only this round")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time (default: %(default)s)")
+    parser.add_argument("--round", type=int, help="play only the round with this number")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time limit in minutes (default: %(default)s)")
     options = parser.parse_args()
     one = options.round
     numbers = [one] if one is not None else range(options.first, options.first + options.rounds)

@@ -1,4 +1,4 @@
-"""Faults of a cluster of processes while clients write to it, and the checks after a round."""
+"""Faults of a cluster of processes while clients write to the cluster, and the checks after a round."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Fault:
 
 
 def draw_seconds(rng: random.Random, what: str, long_sessions: tuple[float, float]) -> float:
-    """Draw the duration of a fault: shorter than a session, or longer (`long_sessions`)."""
+    """Draw the duration of a fault in seconds: shorter than a session for short faults, else from `long_sessions`."""
     span = SHORT_SESSIONS if "shortly" in what or what in ("kill", "stop") else long_sessions
     return rng.uniform(*span) * SESSION_MS / 1000
 
 
 @dataclass
 class Outcome:
-    """The outcome of a round; `str` describes it in a line."""
+    """The outcome of a round. `str` describes the outcome in one line."""
 
     plan: object
     acknowledged: int = 0
     longest_gap_s: float = 0.0
-    """The longest time without an acknowledgement from a partition, in seconds, from the first fault on."""
+    """The longest time after the first fault without an acknowledgement from a partition, in seconds."""
     in_sync_s: float = 0.0
     """The seconds from the end of the last fault until all replicas were in sync."""
     violations: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Outcome:
 
 
 class FaultInjector:
-    """Injects faults into a cluster and ends them. The leader is that of the first partition of `topic`."""
+    """An injector of faults into a cluster. The role "leader" means the leader of the first partition of `topic`."""
 
     def __init__(self, cluster: ReplicatedCluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
@@ -86,7 +86,7 @@ class FaultInjector:
         end()
 
     def _node(self, role: str) -> str:
-        """Return the node that has this role now. The kind of a broker is a role, too."""
+        """Return the node that has this role now. The kind of a broker is also a role."""
         cluster = self._cluster
         if role in cluster.control_nodes:
             return role
@@ -137,7 +137,7 @@ def inject_faults(cluster: ReplicatedCluster, load: Load, faults: Iterable[Fault
 
 
 def administer(cluster: ReplicatedCluster, ask: Callable[[AdminClient], object]) -> None:
-    """Send requests to the controller, and again while the broker that receives them is not the controller."""
+    """Send requests to the controller, and repeat them until the broker that receives them is the controller."""
 
     def done() -> bool:
         try:
@@ -165,7 +165,7 @@ def delete_topic(cluster: ReplicatedCluster, topic: str) -> None:
     try:
         administer(cluster, lambda admin: admin.delete_topics([topic], operation_timeout=30)[topic].result(60))
     except KafkaException as error:
-        # A broker that has a session still, but does not answer, deletes its replicas later.
+        # A broker that still has a session but does not respond deletes its replicas later.
         if error.args[0].code() != KafkaError.REQUEST_TIMED_OUT:
             raise
 

@@ -1,6 +1,6 @@
-"""How long clients wait when a broker goes: after `kill -9`, also of one that led 1000 partitions, and at a clean stop.
+"""Measure how long clients wait after `kill -9` of a broker, also of a leader of 1000 partitions, and at a clean stop.
 
-`python -m soak.cluster.figures` prints what it saw.
+`python -m soak.cluster.figures` prints the measured times.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ MANY = 1000
 
 
 def create(cluster: ProcessCluster, topic: str, assignment: list[list[int]]) -> None:
-    """A topic whose replicas are where it is said, all in sync."""
+    """Create a topic with this replica assignment, and wait until all its replicas are in sync."""
     wanted = NewTopic(topic, len(assignment), replica_assignment=assignment)
     administer(cluster, lambda admin: admin.create_topics([wanted], operation_timeout=30)[topic].result(PATIENCE_S))
     cluster.wait_for_isr(topic, len(assignment))
 
 
 def spread(count: int) -> list[list[int]]:
-    """Replicas on all brokers, each leading in turn."""
+    """Return an assignment of partitions to all brokers, each of which is the preferred leader in turn."""
     return [[*BROKERS[index % 3 :], *BROKERS[: index % 3]] for index in range(count)]
 
 
 def after_a_kill(cluster: ProcessCluster) -> float:
-    """From the end of a killed leader's session until every partition acknowledges again, in seconds."""
+    """Return the seconds from the end of a killed leader's session until every partition acknowledges again."""
     create(cluster, "killed", spread(PARTITIONS))
     with Load(cluster.bootstrap, "killed", PARTITIONS) as load:
         load.grows()
@@ -55,7 +55,7 @@ def after_a_kill(cluster: ProcessCluster) -> float:
 
 
 def many_led_elsewhere(cluster: ProcessCluster) -> float:
-    """From the end of the session until both others say that somebody else leads all 1000 partitions, in seconds."""
+    """Return the seconds from the end of the session until both other brokers report new leaders of 1000 partitions."""
     create(cluster, "many", [[2, 3, 1] if index % 2 else [2, 1, 3] for index in range(MANY)])
     gone = cluster.on_session_end(2)
     cluster.kill("2")
@@ -67,7 +67,7 @@ def many_led_elsewhere(cluster: ProcessCluster) -> float:
             led = admin.list_topics("many", timeout=PATIENCE_S).topics["many"].partitions.values()
             return all(one.leader in (1, 3) for one in led)
 
-        wait_until(elsewhere, timeout_s=PATIENCE_S, what="others lead")
+        wait_until(elsewhere, timeout_s=PATIENCE_S, what="other brokers lead all partitions")
     seconds = time.monotonic() - gone[0]
     cluster.start("2")
     cluster.wait_for_isr("many", MANY)
@@ -75,7 +75,7 @@ def many_led_elsewhere(cluster: ProcessCluster) -> float:
 
 
 def at_a_clean_stop(cluster: ProcessCluster) -> float:
-    """The longest time for which a partition acknowledges nothing while its leader stops cleanly, in seconds."""
+    """Return the longest time without an acknowledgement from a partition whose leader stops cleanly, in seconds."""
     create(cluster, "stopped", spread(PARTITIONS))
     with Load(cluster.bootstrap, "stopped", PARTITIONS) as load:
         load.grows()
@@ -98,7 +98,7 @@ FIGURES: dict[str, Callable[[ProcessCluster], float]] = {
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """All figures, on one cluster."""
+    """Return all figures, measured on one cluster."""
     with ProcessCluster(folder) as cluster:
         return {what: figure(cluster) for what, figure in FIGURES.items()}
 

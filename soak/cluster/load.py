@@ -1,4 +1,4 @@
-"""Clients under whose eyes a cluster fails: what they were promised and what they saw, as a history to check."""
+"""Clients of a cluster that has faults. Their acknowledgements and the records they read form a history to check."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ JAVA_SETTINGS = {
     "request.timeout.ms": "5000",
     "reconnect.backoff.max.ms": "200",
 }
-"""Without these the tool does not try again."""
+"""Without these settings the tool does not retry."""
 
 
 class Load:
-    """Idempotent producers of librdkafka with acks=all, one thread for all, and a reader of everything they write."""
+    """Idempotent producers of librdkafka with acks=all in one thread, and a consumer of their records in another."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class Load:
     ) -> None:
         self.history = History(kinds=defaultdict(WriterKind))
         self.acknowledged_at: dict[int, list[float]] = defaultdict(list)
-        """For each partition the moments (monotonic) of its acknowledgements."""
+        """The times (monotonic) of the acknowledgements of each partition."""
         self._unplaced: list[bytes] = []
-        """Acknowledged with no word of where, as a repetition may be."""
+        """Values acknowledged without an offset, as in the response to a repeated batch."""
         self._bootstrap, self.topic, self.partitions = bootstrap, topic, partitions
         self._delivery_timeout_s = delivery_timeout_s
         promises = {"acks": "all", "enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 20}
@@ -85,17 +85,17 @@ class Load:
             thread.join()
 
     def finish(self) -> None:
-        """Write no more and wait until everything that was written is acknowledged or refused."""
+        """Stop writing, and wait until every record is acknowledged or refused."""
         self._ending.set()
         self._threads[0].join()
         for producer in self._producers:
             producer.flush(self._delivery_timeout_s)
         heard = len(self.history.acknowledged) + len(self._unplaced) + len(self.history.refused)
         unheard = len(self.history.sent) - heard
-        assert unheard == 0, f"nothing is heard of {unheard} records"
+        assert unheard == 0, f"{unheard} records were neither acknowledged nor refused"
 
     def read_back(self, read: Callable[[str, str, int], Mapping[Place, bytes]] | None = None) -> History:
-        """Add what a reader finds now, by default `read_log`, and return the whole history."""
+        """Add the records that `read` returns (default: `read_log`), and return the whole history."""
         history = self.history
         history.final.update((read or read_log)(self._bootstrap, self.topic, self.partitions))
         places = {value: place for place, value in history.final.items()}
@@ -103,7 +103,7 @@ class Load:
         return history
 
     def grows(self, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until every partition has acknowledged more."""
+        """Wait until every partition has acknowledged further records."""
         before = {index: len(self.acknowledged_at[index]) for index in range(self.partitions)}
 
         def more() -> bool:
@@ -112,7 +112,7 @@ class Load:
         wait_until(more, timeout_s=timeout_s, what="records of every partition are acknowledged")
 
     def grows_to(self, count: int, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until so many records are acknowledged."""
+        """Wait until this number of records is acknowledged."""
 
         def enough() -> bool:
             return sum(map(len, self.acknowledged_at.values())) >= count
@@ -120,7 +120,7 @@ class Load:
         wait_until(enough, timeout_s=timeout_s, what=f"{count} records are acknowledged")
 
     def longest_gap_s(self, since: float) -> float:
-        """The longest time after `since` for which a partition acknowledged nothing."""
+        """Return the longest time after `since` without an acknowledgement from a partition."""
         gaps = [0.0]
         for moments in self.acknowledged_at.values():
             later = [moment for moment in moments if moment >= since]
@@ -175,7 +175,7 @@ class Load:
 
 
 class JavaLoad:
-    """kafka-verifiable-producer 4.4.0: Java's idempotent producer with acks=all, whose acknowledgements it prints."""
+    """kafka-verifiable-producer 4.4.0: Java's idempotent producer with acks=all. It prints its acknowledgements."""
 
     def __init__(self, bootstrap: str, topic: str, *, delivery_timeout_s: int = PATIENCE_S) -> None:
         flags = [*JVM_FLAGS, *logging_flags(NEWEST, "error")]
@@ -217,12 +217,12 @@ class JavaLoad:
         self.kill()
 
     def wait_until_it_writes(self) -> None:
-        # On a busy machine Java takes long to start, of which no broker knows.
+        # On a busy machine Java takes long to start, before it connects to a broker.
         wait_until(lambda: self._is_up, timeout_s=PATIENCE_S, what="Java's producer has started")
-        wait_until(lambda: bool(self.acknowledged), timeout_s=60, what="Java's producer is acknowledged something")
+        wait_until(lambda: bool(self.acknowledged), timeout_s=60, what="a record of Java's producer is acknowledged")
 
     def finish(self) -> None:
-        """Write no more, and wait until it has heard of everything that it wrote."""
+        """Stop writing, and wait until every record is acknowledged or refused."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(PATIENCE_S)
         self._thread.join(PATIENCE_S)
@@ -243,7 +243,7 @@ class JavaLoad:
 
 
 def read_log(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
-    """All that a reader of committed records finds, from the start of each partition to its end."""
+    """Return the committed records from the start of each partition to its end."""
     consumer = Consumer({"bootstrap.servers": bootstrap, **IMPATIENT, "group.id": "check", "enable.auto.commit": False})
     found: dict[Place, bytes] = {}
     deadline = time.monotonic() + PATIENCE_S
@@ -264,7 +264,7 @@ def read_log(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
 
 
 def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """First offset and end of a partition, whose leader may just be another one."""
+    """Return the log start offset and the log end offset of a partition, and retry while its leader changes."""
     found: list[tuple[int, int]] = []
 
     def known() -> bool:

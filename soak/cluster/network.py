@@ -1,4 +1,4 @@
-"""The network between processes of one machine, with a door on every way: TCP proxies that can be shut."""
+"""The network between processes of one machine: a TCP proxy on every link. The proxy can cut its link."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.server_process import free_port
 
 CHUNK_BYTES = 65536
 CONNECT_S = 5.0
-"""The time for which a new connection waits on a way that is shut."""
+"""The time for which a new connection waits on a link that is cut."""
 
 Way = tuple[str, str]
-"""From whom to whom."""
+"""A link in one direction: the source node and the target node."""
 
 
 def owners_of(ports: Collection[int], processes: Mapping[str, int]) -> dict[int, str]:
-    """Return which of these processes (name -> pid) have the connections from these ports of 127.0.0.1."""
+    """Return the name of the process (name -> pid) that owns the connection from each of these ports of 127.0.0.1."""
     sockets: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
@@ -42,10 +42,11 @@ def owners_of(ports: Collection[int], processes: Mapping[str, int]) -> dict[int,
 
 
 class Network:
-    """Proxies in a thread of their own.
+    """TCP proxies that run in a separate thread.
 
-    A way that is shut holds back what is sent on it, as a network does that drops packets: nobody is told, and it
-    arrives when the way is open again. With `reset` connections are closed and refused instead, both ways.
+    A link that is cut holds back the bytes sent over it, like a network that drops packets: neither end receives an
+    error, and the bytes arrive when the link is healed. With `reset`, connections are closed and refused in both
+    directions.
     """
 
     def __init__(self, processes: Callable[[], Mapping[str, int]]) -> None:
@@ -77,7 +78,10 @@ class Network:
         self._thread.join()
 
     def forward(self, target: str, upstream: int, source: str | None = None, port: int = 0) -> int:
-        """Return a port that leads to port `upstream` of `target`; without `source` each connection is looked up."""
+        """Open a proxy to port `upstream` of `target`, and return its port.
+
+        Without `source`, the proxy finds the process at the other end of each connection.
+        """
         port = port or free_port()
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,7 +95,7 @@ class Network:
         return port
 
     async def _owner(self, port: int) -> str:
-        """Return the process that connects from a port. One search is for all connections that wait for one."""
+        """Return the process that connects from a port. All waiting connections share one search."""
         found = self._wanted[port] = self._loop.create_future()
         if self._search is None or self._search.done():
             self._search = self._loop.create_task(self._find_owners())
@@ -106,7 +110,7 @@ class Network:
                     found.set_result(owners.get(port, "client"))
 
     def cut(self, ways: Iterable[Way], *, reset: bool = False) -> None:
-        """Shut these ways."""
+        """Cut these links."""
 
         def shut() -> None:
             self._shut.update(dict.fromkeys(ways, reset))
@@ -118,7 +122,7 @@ class Network:
         self._loop.call_soon_threadsafe(shut)
 
     def heal(self) -> None:
-        """Open all ways."""
+        """Heal all links."""
 
         def open_all() -> None:
             self._shut.clear()
@@ -127,12 +131,12 @@ class Network:
         self._loop.call_soon_threadsafe(open_all)
 
     async def _carry(self, way: Way, upstream: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, from its first packet to its end."""
+        """Forward one connection until it ends."""
         back = (way[1], way[0])
         opened = [writer]
         self._links[writer] = way
         try:
-            # A client that cannot connect gives up, and tries again: its attempts must not pile up.
+            # A client that cannot connect gives up and retries: its attempts must not accumulate.
             async with asyncio.timeout(CONNECT_S):
                 await self._passable(way)
                 await self._passable(back)
@@ -166,9 +170,9 @@ class Network:
 
 
 class NetworkProcess:
-    """A `Network` in a process of its own: clients in this process that need its interpreter do not delay the proxies.
+    """A `Network` in a separate process, so that clients in this process do not delay the proxies.
 
-    `processes` (name -> pid) has to be set again when a process has started.
+    Call `set_processes` (name -> pid) again after a process has started.
     """
 
     def __init__(self) -> None:
@@ -187,17 +191,17 @@ class NetworkProcess:
         self._process.join()
 
     def forward(self, target: str, upstream: int, source: str | None = None) -> int:
-        """As `Network.forward`."""
+        """Call `Network.forward` in the process of the proxies."""
         port = free_port()
         self._do("forward", target, upstream, source, port)
         return port
 
     def cut(self, ways: Iterable[Way], *, reset: bool = False) -> None:
-        """As `Network.cut`."""
+        """Call `Network.cut` in the process of the proxies."""
         self._do("cut", list(ways), reset=reset)
 
     def heal(self) -> None:
-        """As `Network.heal`."""
+        """Call `Network.heal` in the process of the proxies."""
         self._do("heal")
 
     def set_processes(self, processes: Mapping[str, int]) -> None:

@@ -42,7 +42,7 @@ SILENT.addHandler(logging.NullHandler())
 
 
 class ProcessCluster(ReplicatedCluster):
-    """A ZooKeeper and the brokers 1, 2 and 3, Barnabas by default. Its brokers of Apache Kafka are of 3.9.1."""
+    """A ZooKeeper and the brokers 1, 2 and 3: Barnabas by default, or Apache Kafka 3.9.1."""
 
     control_nodes = (ZOOKEEPER,)
 
@@ -79,14 +79,14 @@ class ProcessCluster(ReplicatedCluster):
         return KafkaServer(folder, properties=properties, port=port, heap="256m", **shape)
 
     def resign_controller(self) -> None:
-        """Delete `/controller`, as operators do, so that a controller is elected."""
+        """Delete `/controller`, as operators do, so that the brokers elect a controller."""
         with contextlib.suppress(NoNodeError):
             self._tree.delete(f"{ROOT}/controller")
 
     # -- state ----------------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> dict[str, Any]:
-        """A node of the tree, {} if it is not there."""
+        """Return the data of a znode, {} if it does not exist."""
         try:
             found: dict[str, Any] = json.loads(self._tree.retry(self._tree.get, ROOT + path)[0])
         except NoNodeError:
@@ -94,7 +94,7 @@ class ProcessCluster(ReplicatedCluster):
         return found
 
     def names(self, path: str) -> list[str]:
-        """The children of a node of the tree, none if it is not there."""
+        """Return the children of a znode, [] if it does not exist."""
         try:
             found: list[str] = self._tree.retry(self._tree.get_children, ROOT + path)
         except NoNodeError:
@@ -102,12 +102,12 @@ class ProcessCluster(ReplicatedCluster):
         return sorted(found)
 
     def controller(self) -> str:
-        """Return the node of the controller; wait for one."""
+        """Return the node of the controller; wait until there is a controller."""
         wait_until(lambda: bool(self.read("/controller")), timeout_s=60, what="there is a controller")
         return str(self.read("/controller").get("brokerid", BROKERS[0]))
 
     def partition(self, topic: str, index: int) -> dict[str, Any]:
-        """Leader, ISR and epochs as the tree has them."""
+        """Return the leader, the ISR and the epochs of a partition from ZooKeeper."""
         return self.read(f"/brokers/topics/{topic}/partitions/{index}/state")
 
     def _leader(self, topic: str, index: int) -> int:

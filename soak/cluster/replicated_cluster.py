@@ -21,7 +21,7 @@ SESSION_MS = 4000
 
 
 class ReplicatedCluster(ABC):
-    """The brokers 1, 2 and 3 and the control nodes, each a process with a folder. A context manager.
+    """The brokers 1, 2 and 3 and the control nodes, each a process with a folder. The cluster is a context manager.
 
     The kinds of brokers are "barnabas" and "kafka"; a broker of the other kind can continue with the data of a broker.
     `network` cuts the links between the brokers, the control nodes and "client".
@@ -63,10 +63,10 @@ class ReplicatedCluster(ABC):
 
     @abstractmethod
     def _broker(self, broker_id: int) -> BrokerProcess:
-        """Return a broker of the kind in `kind`, which is not started."""
+        """Create a broker of the kind in `kind`, without starting it."""
 
     def _place(self, broker_id: int) -> None:
-        """Choose the ports of a broker, and the proxies in front of them."""
+        """Choose the ports of a broker and the proxies in front of the ports."""
         name, clients, internal = str(broker_id), free_port(), free_port()
         proxies = {
             "CLIENT": self.network.forward(name, clients, CLIENT),
@@ -100,11 +100,11 @@ class ReplicatedCluster(ABC):
         self.process(node).kill()
 
     def start(self, node: str) -> None:
-        """Start a process that was killed or stopped, and wait until it answers."""
+        """Start a process that was killed or stopped, and wait until it responds."""
         self._start_together([node])
 
     def stop(self, node: str) -> None:
-        """Send SIGTERM to a node; a broker ends with a controlled shutdown."""
+        """Send SIGTERM to a node and wait until it exits. A broker does a controlled shutdown."""
         status = self.process(node).stop()
         assert status in (0, 143), f"{node} exited {status}:\n{self.process(node).log_tail()}"
 
@@ -119,21 +119,21 @@ class ReplicatedCluster(ABC):
         self._paused.discard(node)
 
     def swap(self, broker_id: int, kind: str) -> None:
-        """Stop a broker cleanly and start one of the other kind on its folder, with its id and its ports."""
+        """Stop a broker cleanly, and start a broker of this kind with the same folder, id and ports."""
         self.stop(str(broker_id))
         self.kind[broker_id] = kind
         self.brokers[broker_id] = self._broker(broker_id)
         self.start(str(broker_id))
 
     def restart_control_nodes(self) -> None:
-        """Stop and start each control node, the next one when there is a controller again."""
+        """Stop and start each control node, and wait for a controller before the next control node."""
         for node in self.control_nodes:
             self.stop(node)
             self.start(node)
             self.controller()
 
     def heal(self) -> None:
-        """Connect all nodes, resume the paused processes and start the others."""
+        """Heal all links, resume the paused processes and start the processes that do not run."""
         self.network.heal()
         for node in list(self._paused):
             self.resume(node)
@@ -150,7 +150,7 @@ class ReplicatedCluster(ABC):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The control nodes and the brokers."""
+        """Return the names of the control nodes and the brokers."""
         return (*self.control_nodes, *map(str, self.brokers))
 
     def process(self, node: str) -> BrokerProcess:
@@ -162,23 +162,23 @@ class ReplicatedCluster(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers for clients."""
+        """Return the addresses of all brokers for clients."""
         return ",".join(self.address(one) for one in BROKERS)
 
     def address(self, broker_id: int) -> str:
-        """The address of a broker for clients, which leads through a proxy."""
+        """Return the address of a broker for clients, which is the address of a proxy."""
         return self._addresses[broker_id]["advertised.listeners"].split(",")[0].removeprefix("CLIENT://")
 
     def log_dir(self, broker_id: int) -> Path:
-        """The log directory of a broker of either kind."""
+        """Return the log directory of a broker of either kind."""
         return self._folder / f"data-{broker_id}"
 
     @abstractmethod
     def controller(self) -> str:
-        """Return the node of the controller; wait for one."""
+        """Return the node of the controller; wait until there is a controller."""
 
     def leader(self, topic: str, index: int) -> int:
-        """Return the leader of a partition; wait for one."""
+        """Return the leader of a partition; wait until there is a leader."""
         found: list[int] = []
 
         def leads() -> bool:
@@ -190,10 +190,10 @@ class ReplicatedCluster(ABC):
 
     @abstractmethod
     def _leader(self, topic: str, index: int) -> int:
-        """Return the leader of a partition, -1 if there is none."""
+        """Return the leader of a partition, -1 if it has no leader."""
 
     def wait_for_brokers(self, wanted: tuple[int, ...] = BROKERS, timeout_s: float = 60) -> None:
-        """Wait until each of these brokers knows these brokers and no others."""
+        """Wait until the metadata of each of these brokers lists exactly these brokers."""
         wait_until_all_know([self.brokers[one] for one in wanted], timeout_s)
 
     def wait_for_isr(self, topic: str, partitions: int, timeout_s: float = 60) -> None:
@@ -206,7 +206,7 @@ class ReplicatedCluster(ABC):
         """Return whether all replicas of a topic are in sync."""
 
     def replica(self, broker_id: int, topic: str, index: int) -> bytes:
-        """All bytes of a replica's log, from its first segment to its last."""
+        """Return all bytes of a replica's log, from its first segment to its last."""
         folder = self.log_dir(broker_id) / f"{topic}-{index}"
         with contextlib.suppress(FileNotFoundError):
             return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))

@@ -1,6 +1,6 @@
-"""One round: clients write to a cluster with ZooKeeper while it has faults; then the guarantees are checked.
+"""One round: clients write to a cluster with ZooKeeper that has faults. Then the guarantees are checked.
 
-The faults of a round are drawn from its number, so that the number repeats the round, except for its timing.
+The faults of a round are drawn from its number. The same number repeats the faults, but not their exact timing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Plan:
 
 
 def play(cluster: ProcessCluster, plan: Plan) -> Outcome:
-    """Play a round on a cluster without faults; the cluster has no faults afterwards unless there are violations."""
+    """Play a round on a cluster without faults. The cluster has no faults afterwards unless there are violations."""
     outcome, topic = Outcome(plan), f"round-{plan.number}"
     with outcome.record_failure():
         create_topic(cluster, topic, PARTITIONS)
@@ -69,7 +69,7 @@ def play(cluster: ProcessCluster, plan: Plan) -> Outcome:
             if java is not None:
                 clients.callback(java.kill)
             clients.enter_context(load)
-            # The clients cannot end without brokers.
+            # The clients cannot finish without brokers.
             clients.callback(cluster.heal)
             load.grows()
             if java is not None:

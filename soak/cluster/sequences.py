@@ -8,10 +8,10 @@ _SEQUENCES = 2**31
 
 
 def sequence_violations(log: bytes, partition: str) -> list[str]:
-    """Return the batches that a leader had to refuse, by the rules of Kafka's ProducerAppendInfo.
+    """Return the batches that a leader must reject according to Kafka's ProducerAppendInfo.
 
-    `log` begins with the first record of the partition. In an epoch of a producer the sequence numbers begin at 0 and
-    have no gap and no repetition, and no epoch follows a later one.
+    `log` begins with the first record of the partition. In each epoch of a producer the sequence numbers begin at 0,
+    without gaps or repetitions. Epochs never decrease.
     """
     found = []
     following: dict[int, tuple[int, int]] = {}

@@ -1,7 +1,7 @@
-"""`python -m soak.kraft --rounds 100`: faults of brokers and controllers of a KRaft cluster under load.
+"""Inject faults into brokers and controllers of a KRaft cluster under load: `python -m soak.kraft --rounds 100`.
 
-The controllers are Apache Kafka's; broker 1 is Apache Kafka's, 2 and 3 are Barnabas. `--first 37` continues where a run
-ended, `--round 7` repeats one round. The folders of a round that failed are kept.
+The controllers and broker 1 are Apache Kafka, brokers 2 and 3 are Barnabas. `--first 37` continues after the end of an
+earlier run. `--round 7` repeats one round. The folders of a failed round are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from soak.kraft.rounds import Plan, play
 
 
 def outcomes(numbers: Iterable[int], folder: Path) -> Iterator[Outcome]:
-    """Play the rounds of these numbers."""
+    """Play the rounds with these numbers and yield their outcomes."""
     return play_rounds(numbers, folder, KRaftProcessCluster, lambda cluster, number: play(cluster, Plan.draw(number)))
 
 

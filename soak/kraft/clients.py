@@ -26,7 +26,7 @@ MAX_VIOLATIONS = 20
 
 
 class ClientThreads:
-    """Clients in threads of their own, with the violations that they see. A context manager that ends them."""
+    """Clients in separate threads, with the violations that they find. Leaving the context ends the clients."""
 
     def __init__(self, bodies: Iterable[Callable[[], None]]) -> None:
         self.violations: list[str] = []
@@ -45,7 +45,7 @@ class ClientThreads:
         self.end()
 
     def end(self) -> None:
-        """End the clients."""
+        """End the clients and wait for their threads."""
         self.ending.set()
         for thread in self._threads:
             thread.join()
@@ -70,15 +70,15 @@ class TransactionLoad(ClientThreads):
         super().__init__([lambda name=name: self._write(name) for name in names])  # type: ignore[misc]
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
         self.outcomes: dict[bytes, str] = {}
-        """By value "committed", "aborted" or "lost" (the transaction was aborted by the cluster), in order."""
+        """The outcome of each value, in order: "committed", "aborted" or "lost" (aborted by the cluster)."""
 
     @property
     def committed(self) -> int:
-        """The number of committed transactions."""
+        """Return the number of committed transactions."""
         return Counter(self.outcomes.values())["committed"]
 
     def grows(self) -> None:
-        """Wait until more transactions are committed."""
+        """Wait until further transactions are committed."""
         before = self.committed
 
         def goes_on() -> bool:
@@ -103,8 +103,9 @@ class TransactionLoad(ClientThreads):
                     self._retried(producer.commit_transaction)
                     self.outcomes[value] = "committed"
                 else:
-                    # librdkafka may end a transaction whose partitions are not added yet, while the markers of the
-                    # previous one are being written. The coordinator refuses it, as Kafka's does, which is fatal.
+                    # librdkafka may end a transaction before its partitions are added, while the markers of the
+                    # previous transaction are being written. The coordinator rejects the request, as Kafka's does,
+                    # and the producer fails with a fatal error.
                     producer.flush(PATIENCE_S)
                     self._retried(producer.abort_transaction)
                     self.outcomes[value] = "aborted"
@@ -128,7 +129,7 @@ class TransactionLoad(ClientThreads):
                 return
 
     def check(self) -> list[str]:
-        """Return all violations: a reader of committed records must find each committed transaction, whole and once."""
+        """Return all violations: the committed records must contain each committed transaction, completely and once."""
         violations = list(self.violations)
         expected = {value for value, outcome in self.outcomes.items() if outcome == "committed"}
         order = {value: number for number, value in enumerate(self.outcomes)}
@@ -175,7 +176,7 @@ def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, lis
 
 
 class GroupLoad(ClientThreads):
-    """Two members of a consumer group, which commit the offsets of the records that they have read."""
+    """Two members of a consumer group that commit the offsets of the records they have read."""
 
     def __init__(self, bootstrap: str, topic: str, group_id: str, *, protocol: str) -> None:
         super().__init__([self._read, self._read])
@@ -221,7 +222,7 @@ class GroupLoad(ClientThreads):
             self.read.add((partition, offset))
 
     def _commit(self, consumer: Consumer) -> None:
-        # A commit without a response may have succeeded; errors of a rebalance are not the cluster's.
+        # A commit without a response may have succeeded. Errors during a rebalance are not failures of the cluster.
         with contextlib.suppress(KafkaException):
             results = consumer.commit(asynchronous=False)
             with self.lock:
@@ -238,25 +239,25 @@ class GroupLoad(ClientThreads):
             return wanted <= self.read
 
         try:
-            wait_until(is_done, timeout_s=PATIENCE_S, what="the group has read everything", interval_s=0.1)
+            wait_until(is_done, timeout_s=PATIENCE_S, what="the group has read all records", interval_s=0.1)
         except TimeoutError:
             self.violate(f"group: {len(wanted - self.read)} records were not read, {sorted(wanted - self.read)[:5]}")
 
 
 class ShareLoad(ClientThreads):
-    """Two members of a share group, which accept records and sometimes release one first.
+    """Two members of a share group that accept records and sometimes release a record first.
 
-    A former leader that does not know its successor yet may deliver a record that is accepted already; only the
-    acknowledgement of that delivery fails.
+    A former leader that has not yet received the metadata of its successor may deliver a record that is already
+    accepted. Only the acknowledgement of that delivery fails.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, group_id: str) -> None:
         super().__init__([lambda: asyncio.run(self._live())])
         self._bootstrap, self._topic, self._partitions, self._group_id = bootstrap, topic, partitions, group_id
         self.accepted: set[Place] = set()
-        """With a response without an error."""
+        """Acceptances with a response without an error."""
         self.requested: set[Place] = set()
-        """Acceptances that were requested. One without a response may be durable."""
+        """Acceptances that were requested. An acceptance without a response may be durable."""
 
     async def _live(self) -> None:
         resource = ConfigResource(ConfigResourceType.GROUP, self._group_id)
@@ -304,7 +305,7 @@ class ShareLoad(ClientThreads):
                         self.accepted.add(place)
 
     def wait_for(self, places: Iterable[Place]) -> None:
-        """Wait until the group has accepted all these records, by its members and by its coordinator."""
+        """Wait until the members have accepted all these records and the coordinator reports no lag."""
         wanted = set(places)
 
         def is_done() -> bool:
@@ -312,7 +313,7 @@ class ShareLoad(ClientThreads):
             return wanted <= self.requested and asyncio.run(self._lag()) == 0
 
         try:
-            wait_until(is_done, timeout_s=PATIENCE_S, what="the share group has accepted everything", interval_s=0.3)
+            wait_until(is_done, timeout_s=PATIENCE_S, what="the share group has accepted all records", interval_s=0.3)
         except TimeoutError:
             missing = sorted(wanted - self.requested)
             self.violate(f"share: lag {asyncio.run(self._lag())}, {len(missing)} not accepted: {missing[:5]}")

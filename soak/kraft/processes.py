@@ -28,7 +28,7 @@ BROKER_SETTINGS = {
     "request.timeout.ms": "4000",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
-    # Records of a share member that lost its session are delivered again soon, however often.
+    # Records of a share group member that lost its session are delivered again soon, up to 10 times.
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": "5000",
     "group.share.delivery.count.limit": "10",
@@ -36,7 +36,7 @@ BROKER_SETTINGS = {
     "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
 }
 METADATA_LOG_SETTINGS = {
-    # Many snapshots, and a log so short that a broker that was away has to fetch one.
+    # Take many snapshots, and keep so little of the log that a broker that was down has to fetch a snapshot.
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "metadata.max.idle.interval.ms": "100",
     "metadata.max.retention.bytes": "30000",
@@ -70,7 +70,10 @@ class KRaftProcessCluster(ReplicatedCluster):
         metadata_log: Mapping[str, str] = METADATA_LOG_SETTINGS,
         session_ms: int = SESSION_MS,
     ) -> None:
-        """`settings` are of the brokers, `metadata_log` of the metadata log of brokers and controllers."""
+        """Create a cluster without starting it.
+
+        `settings` apply to the brokers, `metadata_log` to the metadata log of brokers and controllers.
+        """
         super().__init__(folder, kinds)
         self._common_settings = {"broker.session.timeout.ms": str(session_ms), **metadata_log}
         self._settings = {**BROKER_SETTINGS, **self._common_settings, **(settings or {})}
@@ -118,7 +121,7 @@ class KRaftProcessCluster(ReplicatedCluster):
         return str(self._controllers.leader())
 
     def partitions(self, topic: str) -> dict[int, PartitionMetadata]:
-        """Return leaders and in-sync replicas by the metadata of one of the brokers."""
+        """Return the leaders and in-sync replicas of a topic from the metadata of a broker."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, **IMPATIENT})
         found: dict[int, PartitionMetadata] = admin.list_topics(topic, timeout=30).topics[topic].partitions
         return found

@@ -1,6 +1,6 @@
-"""One round: clients of all kinds use a KRaft cluster while it has faults; then the promises to them are checked.
+"""One round: clients of all kinds use a KRaft cluster that has faults. Then the guarantees are checked.
 
-The faults of a round are drawn from its number, so that a round is repeated by it (its timing is the machine's).
+The faults of a round are drawn from its number. The same number repeats the faults, but not their exact timing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class KRaftOutcome(Outcome):
     """The outcome of a round with transactions and groups."""
 
     committed: int = 0
-    """Transactions."""
+    """Committed transactions."""
     aborted: int = 0
     """Transactions that the cluster aborted."""
     shared: int = 0
@@ -85,7 +85,7 @@ class KRaftOutcome(Outcome):
 
 
 def play(cluster: KRaftProcessCluster, plan: Plan) -> KRaftOutcome:
-    """Play a round on a cluster without faults; the cluster has no faults afterwards unless there are violations."""
+    """Play a round on a cluster without faults. The cluster has no faults afterwards unless there are violations."""
     outcome = KRaftOutcome(plan)
     with outcome.record_failure():
         _play(cluster, plan, f"round-{plan.number}", outcome)
@@ -106,7 +106,7 @@ def _play(cluster: KRaftProcessCluster, plan: Plan, topic: str, outcome: KRaftOu
             clients.callback(java.kill)
         for one in (share, group, load, transactions):
             clients.enter_context(one)
-        # The clients cannot end without brokers.
+        # The clients cannot finish without brokers.
         clients.callback(cluster.heal)
         load.grows()
         transactions.grows()

@@ -1,9 +1,10 @@
-"""Run tests and a mutation fuzz over compiled code that is built with AddressSanitizer and UndefinedBehaviorSanitizer.
+"""Run tests and a mutation fuzzer on compiled code built with AddressSanitizer and UndefinedBehaviorSanitizer.
 
     python -m soak.sanitize --minutes 10
 
-The checkout, with its uncommitted changes, is copied to `build/sanitize`, so that the extension in use is not replaced.
-Exits with the status of the first command that fails. Needs gcc or clang with their sanitizer runtimes, on Linux.
+The checkout and its uncommitted changes are copied to `build/sanitize`, so that the installed extension is not
+replaced. The exit status is the status of the first command that fails. Requires Linux, and gcc or clang with their
+sanitizer runtimes.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ TESTS = (
     "tests/server/metrics/test_call_watch.py",
 )
 SLOWER = 4
-"""How many times longer a test may take than without sanitizers."""
+"""The factor by which test timeouts are longer than without sanitizers."""
 
 
 def copy_checkout() -> None:
-    """Copy the files that git knows or would add, symbolic links as links."""
+    """Copy the files that are tracked by git or not ignored. Copy symbolic links as links."""
     shutil.rmtree(COPY, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -50,7 +51,7 @@ def copy_checkout() -> None:
 
 
 def compile_sanitized() -> None:
-    """Build the extension next to its stub in the copy. Raises CalledProcessError."""
+    """Build the extension next to its stub in the copy. Raises CalledProcessError if the build fails."""
     build = (
         "import sys; from pathlib import Path; import hatch_build as b;"
         "sys.exit(not b.compile_extension(Path(b.SOURCES), Path('protocol') / f'_speedups{b.SUFFIX}', strict=True))"
@@ -60,7 +61,7 @@ def compile_sanitized() -> None:
 
 
 def sanitized_environment() -> dict[str, str]:
-    """Return the environment in which Python loads the extension and stops at the first error."""
+    """Return the environment in which Python loads the extension and exits at the first sanitizer error."""
     compiler = shlex.split(os.environ.get("CC", "gcc"))
     runtimes = [
         subprocess.run(
@@ -71,10 +72,10 @@ def sanitized_environment() -> dict[str, str]:
     return {
         **os.environ,
         "LD_PRELOAD": ":".join(runtimes),
-        # CPython keeps objects until the process ends: reports of leaks would be about those.
+        # CPython keeps objects until the process ends, and LeakSanitizer would report these objects.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
-        # Python's own allocator takes bytes objects out of arenas, inside which no overflow is seen.
+        # Python's allocator takes bytes objects from arenas. The sanitizers do not detect overflows within an arena.
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": os.pathsep.join((str(COPY / ".src"), str(COPY))),
         "BARNABAS_CACHE": str(CHECKOUT / ".cache"),
@@ -83,7 +84,7 @@ def sanitized_environment() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10, help="of the mutation fuzz (default: 10)")
+    parser.add_argument("--minutes", type=float, default=10, help="duration of the mutation fuzz (default: 10)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first mutation (default: 0)")
     parser.add_argument("--fuzz-only", action="store_true", help="skip the tests")
     arguments = parser.parse_args()
@@ -94,7 +95,7 @@ def main() -> None:
     commands = [[*fuzz, "--minutes", str(arguments.minutes), "--first", str(arguments.first)]]
     if not arguments.fuzz_only:
         tests = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", "not verify", *TESTS]
-        # What these tests measure, memory and time, is the sanitizers' here.
+        # These tests measure memory and time, which the sanitizers change.
         commands.append([*tests, "-o", f"timeout={120 * SLOWER}", "-k", "not bombs and not memory"])
     for command in commands:
         done = subprocess.run(command, cwd=COPY, env=environment, check=False)

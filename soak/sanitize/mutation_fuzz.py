@@ -1,9 +1,10 @@
-"""Give compiled functions damaged input and compare each with its twin in Python.
+"""Call compiled functions with damaged input and compare each result with that of the Python twin.
 
     python -m soak.sanitize.mutation_fuzz --minutes 10 --first 0
 
-A round is one seed: it builds valid bytes, damages them, and calls every function that reads bytes of others. Any
-difference ends the run with the seed; an invalid access ends it where the extension is built with sanitizers.
+A round is one seed: it builds valid bytes, damages them, and calls every function that reads untrusted bytes. A
+difference ends the run and prints the seed. If the extension is built with sanitizers, an invalid memory access also
+ends the run.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ BYTES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 
 
 def damaged(rng: random.Random, data: bytes | bytearray) -> bytearray:
-    """A copy with up to four changes: bytes, stretches that are removed or doubled, and ends that are cut off."""
+    """Return a copy with up to four changes: bytes changed, ranges removed or repeated, the end cut off."""
     copy = bytearray(data)
     for _ in range(rng.randrange(5)):
         if not copy:
@@ -77,7 +78,7 @@ def damaged(rng: random.Random, data: bytes | bytearray) -> bytearray:
 
 
 def records(rng: random.Random, count: int) -> bytearray:
-    """Valid records with sizes and timestamps at the borders of their varints."""
+    """Return valid records with sizes and timestamps at the limits of their varint lengths."""
     data = bytearray()
     for index in range(count):
         key = rng.choice((None, b"", b"k", b"key-%d" % rng.randrange(4), bytes(200)))
@@ -88,7 +89,7 @@ def records(rng: random.Random, count: int) -> bytearray:
 
 
 def batch(rng: random.Random, base_offset: int) -> bytearray:
-    """A valid batch of format v2 without compression."""
+    """Return a valid batch of format v2 without compression."""
     builder = RecordBatchBuilder(base_offset=base_offset)
     for _ in range(rng.randrange(1, 12)):
         key = rng.choice((None, b"k%d" % rng.randrange(5)))
@@ -98,7 +99,7 @@ def batch(rng: random.Random, base_offset: int) -> bytearray:
 
 
 def outcome(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """The result, or the type of the error."""
+    """Return the result of a call, or the name of its error type."""
     try:
         return function(*arguments, **named)
     except ProtocolError as error:
@@ -106,7 +107,7 @@ def outcome(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def check(name: str, compiled: Any, plain: Any) -> None:
-    assert compiled == plain, f"{name}: {compiled!r:.300} where Python's is {plain!r:.300}"
+    assert compiled == plain, f"{name}: the compiled result is {compiled!r:.300}, Python's is {plain!r:.300}"
 
 
 def fuzz_records(rng: random.Random) -> None:
@@ -208,7 +209,7 @@ def fuzz_cleaning(rng: random.Random, run: BatchRun) -> None:
 
 
 def produce_frame(rng: random.Random) -> tuple[int, bytearray]:
-    """A produce request of some version, header included."""
+    """Return a random version and a Produce request of that version, with its header."""
     version = rng.choice((3, 7, 8, 9, 12, 13))
     flexible = version >= 9
     out = bytearray((0).to_bytes(2, "big") + version.to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\0\2me")
@@ -241,7 +242,7 @@ def fuzz_produce(rng: random.Random) -> None:
     data = damaged(rng, frame)
     if len(data) < 4:
         return
-    data[:4] = frame[:4]  # the dispatcher reads key and version before it chooses a decoder
+    data[:4] = frame[:4]  # the dispatcher reads the API key and version before it selects a decoder
     view = memoryview(bytes(data))
     end = rng.choice((len(data), len(data), rng.randrange(4, len(data) + 1)))
     check(
@@ -257,7 +258,10 @@ def has_even_crc(header: bytes) -> bool:
 
 
 def fuzz_joint_produce(rng: random.Random) -> None:
-    """Tagged fields, and bytes after a request, are read by the twin only: its parts then end later."""
+    """Compare the joint produce functions.
+
+    Only the twin reads tagged fields and bytes after a request, so that its parts may end later.
+    """
     buffer, parts = bytearray(b"?"), []
     for _ in range(rng.randrange(1, 5)):
         start = len(buffer)
@@ -302,17 +306,17 @@ ROUNDS = (fuzz_records, fuzz_take_batch, fuzz_batches, fuzz_produce, fuzz_joint_
 
 
 def play(seed: int) -> None:
-    """One round of every function. Raises AssertionError on a difference."""
+    """Play one round of every function. Raises AssertionError on a difference."""
     for number, function in enumerate(ROUNDS):
         function(random.Random(seed * len(ROUNDS) + number))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10, help="(default: 10)")
+    parser.add_argument("--minutes", type=float, default=10, help="stop after this many minutes (default: 10)")
     parser.add_argument("--first", type=int, default=0, help="first seed (default: 0)")
     arguments = parser.parse_args()
-    assert native is not None, "there is no compiled code to compare"
+    assert native is not None, "the compiled extension is not installed"
     deadline = time.monotonic() + 60 * arguments.minutes
     seed = arguments.first
     while time.monotonic() < deadline:

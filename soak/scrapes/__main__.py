@@ -1,7 +1,7 @@
-"""`python -m soak.scrapes --minutes 60`: Prometheus reads a broker that clients use, and misses no scrape.
+"""Scrape a broker under load with Prometheus, and check that no scrape fails: `python -m soak.scrapes --minutes 60`.
 
-Prometheus is the one that is installed here (Debian has a package of that name); what it has kept is looked at in the
-end.
+Requires an installed `prometheus` (Debian has a package of that name). The check reads the samples that Prometheus
+stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COUNTER = "kafka_server_brokertopicmetrics_messagesin_total"
 
 
 class Prometheus:
-    """One that scrapes a single address, and what it has seen there."""
+    """A Prometheus process that scrapes a single address."""
 
     def __init__(self, folder: Path, scraped: str) -> None:
         self._address = f"127.0.0.1:{free_port()}"
@@ -36,7 +36,7 @@ class Prometheus:
             "scrape_configs": [{"job_name": "barnabas", "static_configs": [{"targets": [scraped]}]}],
         }
         file = folder / "prometheus.json"
-        file.write_text(json.dumps(settings))  # which is YAML, too
+        file.write_text(json.dumps(settings))  # JSON is also valid YAML
         flags = {
             "config.file": file,
             "storage.tsdb.path": folder / "prometheus",
@@ -47,7 +47,7 @@ class Prometheus:
         self._process.wait_ready(lambda: bool(self.samples("up", 1)), timeout_s=60, what="Prometheus has scraped")
 
     def samples(self, series: str, minutes: float) -> list[tuple[float, float]]:
-        """Time and value of each scrape of the last minutes, of the one series of that description."""
+        """Return the time and value of each sample of the last `minutes` of the only series that matches the query."""
         question = urllib.parse.urlencode({"query": f"{series}[{int(minutes * 60)}s]"})
         try:
             with urllib.request.urlopen(f"http://{self._address}/api/v1/query?{question}", timeout=60) as answer:
@@ -61,7 +61,7 @@ class Prometheus:
 
 
 def watch(minutes: float) -> int:
-    """Have clients at work for so long; 1 if a scrape failed or came late, or a counter went back."""
+    """Run clients for this time; return 1 if a scrape failed or was late or a counter decreased, else 0."""
     with tempfile.TemporaryDirectory() as name:
         folder, door = Path(name), f"127.0.0.1:{free_port()}"
         settings = {"metrics.listeners": door, "num.partitions": str(PARTITIONS)}
@@ -73,7 +73,7 @@ def watch(minutes: float) -> int:
                     wait_until(
                         lambda: len(prometheus.samples("up", minutes + 5)) * SCRAPE_S >= minutes * 60,
                         timeout_s=minutes * 60 * 1.1 + 60,
-                        what="Prometheus has scraped for that long",
+                        what="Prometheus has samples of the whole time",
                         interval_s=SCRAPE_S,
                     )
                     load.finish()
@@ -85,16 +85,16 @@ def watch(minutes: float) -> int:
     longest = max(after - before for (before, _), (after, _) in pairwise(ups))
     went_back = sum(after < before for before, after in pairwise(counts))
     print(
-        f"{len(ups)} scrapes in {(ups[-1][0] - ups[0][0]) / 60:.1f} minutes, {failed} failed, {longest:.3f} s at most "
-        "between two\n"
-        f"{len(counts)} times {COUNTER}, at last {counts[-1]:.0f}, {went_back} times less than before"
+        f"{len(ups)} scrapes in {(ups[-1][0] - ups[0][0]) / 60:.1f} minutes, {failed} failed, longest interval "
+        f"{longest:.3f} s\n"
+        f"{len(counts)} samples of {COUNTER}, last value {counts[-1]:.0f}, {went_back} decreases"
     )
     return int(bool(failed or went_back or longest > 1.5 * SCRAPE_S or len(counts) < len(ups) - 2))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--minutes", type=float, default=60, help="duration of the load (default: 60)")
     minutes = parser.parse_args().minutes
     if shutil.which("prometheus") is None:
         sys.exit("prometheus is not installed")

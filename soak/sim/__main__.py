@@ -1,4 +1,7 @@
-"""`python -m soak.sim --seed 7` replays one simulated run; `--seeds 1000 --minutes 10` looks for one that fails."""
+"""Search for a failing run of a simulated broker: `python -m soak.sim --seeds 1000 --minutes 10`.
+
+`--seed 7` replays one run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from soak.sim.search import search, search_parser
 
 def main() -> int:
     parser = search_parser("soak.sim", __doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many runs (default 100)")
+    parser.add_argument("--seeds", type=int, default=100, help="number of runs (default: 100)")
     parser.add_argument("--durability", choices=["disk", "page-cache"], default="disk")
     options = parser.parse_args()
     return search(

@@ -21,7 +21,7 @@ KEY_PLACE = slice(4, 6)
 
 @dataclass
 class BrokenRequests:
-    """Breaks the connection of a share of the requests, of clients and of brokers."""
+    """A fault that breaks the connection of some requests of clients and brokers."""
 
     random: random.Random
     faults: Collection[str]
@@ -29,7 +29,7 @@ class BrokenRequests:
     keys: Collection[ApiKey]
 
     def meddle(self, stream: Stream, data: bytes) -> None:
-        """Break the connection over which `data` is about to be sent, or leave it."""
+        """Break the connection over which `data` is about to be sent, or do nothing."""
         if int.from_bytes(data[KEY_PLACE]) not in self.keys or self.random.random() >= CHANCE:
             return
         kind = self.random.choice(sorted(self.faults))

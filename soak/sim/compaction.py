@@ -1,4 +1,4 @@
-"""Seeded runs over a compacted topic: the cleaner at work under the same faults, and what it must not have lost."""
+"""Seeded runs with a compacted topic: the cleaner runs under the faults of `soak.sim`, and must not lose records."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class KeyedHistory:
     acknowledged: dict[tuple[int, int], tuple[str, bytes | None]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     seen: list[Row] = field(default_factory=list)
-    """By the reader that followed all along; in order."""
+    """The records of the reader that consumes during the whole run, in order."""
     final: list[Row] = field(default_factory=list)
-    """By a fresh reader at the end."""
+    """The records of a new reader at the end."""
     touched: dict[int, int] = field(default_factory=dict)
-    """How far the cleaner has ever looked in each partition."""
+    """The highest offset that the cleaner has read in each partition."""
 
     def check(self) -> list[str]:
-        """All violations."""
+        """Return all violations."""
         return [
             *self.refused,
             *self._disordered("follower", self.seen),
@@ -53,7 +53,7 @@ class KeyedHistory:
         last: dict[int, int] = {}
         for partition, offset, key, value in rows:
             if offset <= last.get(partition, -1):
-                yield f"order: the {who} came to {offset} of {partition} after {last[partition]}"
+                yield f"order: the {who} read {offset} of {partition} after {last[partition]}"
             last[partition] = offset
             if (key, value) not in self.sent:
                 yield f"phantom: the {who} found {key}={value!r} at {(partition, offset)}"
@@ -61,7 +61,7 @@ class KeyedHistory:
                 yield f"changed: {(partition, offset)} was acknowledged as another record than {key}={value!r}"
 
     def _wrong_states(self) -> Iterable[str]:
-        """The last acknowledged record of a key is what a reader ends with, or a later one that nobody heard of."""
+        """Yield a violation for each key whose final record is older than its last acknowledged record."""
         promised: dict[str, tuple[int, bytes | None]] = {}
         for (_, offset), (key, value) in self.acknowledged.items():
             promised[key] = max(promised.get(key, (-1, None)), (offset, value), key=lambda item: item[0])
@@ -81,7 +81,7 @@ class KeyedHistory:
 
 
 class CompactedRun(Run):
-    """A plan carried out over a compacted topic whose cleaner never rests for long."""
+    """A run of a plan with a compacted topic and a cleaner that runs every few milliseconds."""
 
     def __init__(self, loop: SimLoop, plan: Plan) -> None:
         super().__init__(loop, plan)
@@ -170,7 +170,7 @@ class CompactedRun(Run):
 
 
 def play_compacted(seed: int) -> tuple[list[str], KeyedHistory]:
-    """Carry out a seed's plan over a compacted topic; its violations, and what happened."""
+    """Carry out the plan of a seed with a compacted topic; return the violations and the history."""
     plan = Plan.draw(seed, durability="disk")
     rng = random.Random(f"{seed}/cleaner")
     faults = plan.faults | ({CLEANER_FAULT} if rng.random() < 0.5 else set())

@@ -15,29 +15,29 @@ class WriterKind:
     """The guarantees for a producer."""
 
     acks: Literal["all", 1] = "all"
-    """With 1 what was acknowledged may be lost."""
+    """The producer's acks. Records that were acknowledged with acks=1 may be lost."""
     is_idempotent: bool = True
-    """Without it a record may be there twice, if it was sent twice."""
+    """Without idempotence, a record that was sent twice may be in the log twice."""
 
 
 @dataclass
 class History:
-    """One run. Values are unique for ever."""
+    """The history of one run. Record values are unique."""
 
     kinds: dict[str, WriterKind] = field(default_factory=dict)
     """The kind of each writer."""
     sent: dict[bytes, str] = field(default_factory=dict)
-    """Value -> its writer, in the order of the calls. A writer is one idempotent producer of one partition."""
+    """The writer of each value, in the order of the calls. A writer is one producer of one partition."""
     acknowledged: dict[bytes, Place] = field(default_factory=dict)
     refused: dict[bytes, str] = field(default_factory=dict)
-    """The records that a producer gave up, with the reason. There should be none: its timeout exceeds all faults."""
+    """Failed records with their errors. No record should fail: the delivery timeout is longer than all faults."""
     seen: list[list[tuple[int, int, bytes]]] = field(default_factory=list)
-    """For each consumer life what it read, in order: partition, offset, value."""
+    """The records of each consumer, in order: partition, offset, value."""
     final: dict[Place, bytes] = field(default_factory=dict)
-    """The log as read from the start when everything had healed."""
+    """The log, read from the start after all faults have ended."""
 
     def check(self) -> list[str]:
-        """All violations."""
+        """Return all violations."""
         return [
             *(f"refused: {value!r}: {reason}" for value, reason in self.refused.items()),
             *self._lost(),
@@ -65,14 +65,14 @@ class History:
                 if self.final.get((partition, offset)) != value:
                     yield f"unread: reader {number} saw {value!r} at {(partition, offset)}"
                 if offset != position.get(partition, offset):
-                    yield f"skip: reader {number} came to {offset} of {partition}, not {position[partition]}"
+                    yield f"skip: reader {number} read {offset} of {partition} instead of {position[partition]}"
                 position[partition] = offset + 1
 
     def _gaps(self) -> Iterable[str]:
         ends: dict[int, int] = {}
         for partition, offset in sorted(self.final):
             if offset != ends.get(partition, 0):
-                yield f"gap: {partition} goes from {ends.get(partition, 0)} to {offset}"
+                yield f"gap: {partition} has {offset} after {ends.get(partition, 0) - 1}"
             ends[partition] = offset + 1
 
     def _duplicates(self) -> Iterable[str]:
@@ -93,7 +93,7 @@ class History:
             before = last.get(writer)
             number = order.get(value, -1)
             if before is not None and number < before[0]:
-                yield f"order: {value!r} stands behind {before[1]!r} in {place[0]}"
+                yield f"order: {value!r} is after {before[1]!r} in {place[0]}"
             last[writer] = (number, value)
 
     def _is_idempotent(self, value: bytes) -> bool:

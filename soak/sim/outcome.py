@@ -1,4 +1,4 @@
-"""Carrying out a plan under simulation, and how that ended."""
+"""Run a plan in the simulation and describe its outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WorkT = TypeVar("WorkT", bound=Workload)
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[PlanT]):
-    """How a run ended."""
+    """The outcome of a run."""
 
     plan: PlanT
     command: str
@@ -26,16 +26,16 @@ class Outcome(Generic[PlanT]):
     summary: str
     violations: list[str]
     done: list[str]
-    """To the brokers, in order."""
+    """The faults of the brokers, in order."""
     acknowledged: int
     lives: int
     steps: int
     seconds: float
     digest: str
-    """Equal for equal runs: of everything acknowledged and seen, in order, and of every step taken."""
+    """A hash of all acknowledgements, all records read and the number of steps. Identical runs have equal digests."""
 
     def explain(self) -> str:
-        """Return the description of a run for the reader of a failure."""
+        """Return a description of the run, with its violations and the command that replays it."""
         plan = self.plan
         lines = [
             f"seed {plan.seed}: {self.summary}, {self.lives} lives, {self.seconds:.0f} s simulated, "
@@ -49,7 +49,7 @@ class Outcome(Generic[PlanT]):
 
 
 def carry_out(make: Callable[[SimLoop, PlanT], WorkT], plan: PlanT) -> tuple[WorkT, list[str]]:
-    """Carry out a plan, and check what came of it: what was carried out, and all violations."""
+    """Carry out a plan and check its history; return the workload and all violations."""
     held: list[WorkT] = []
 
     async def main(loop: SimLoop) -> None:
@@ -62,13 +62,13 @@ def carry_out(make: Callable[[SimLoop, PlanT], WorkT], plan: PlanT) -> tuple[Wor
     except (AssertionError, KafkaError, OSError) as error:
         violations.append(f"{type(error).__name__}: {error}")
     (work,) = held
-    # Who has not come to its end has not read everything either.
+    # An unfinished run has not read all records, so that most checks would fail.
     violations += work.check_unfinished() if violations else work.check()
     return work, violations
 
 
 def outcome_of(make: Callable[[SimLoop, PlanT], Workload], plan: PlanT, command: str) -> Outcome[PlanT]:
-    """Carry out a plan, and tell how that ended; `command` replays it."""
+    """Carry out a plan and return its outcome; `command` replays the run."""
     work, violations = carry_out(make, plan)
     return Outcome(
         plan=plan,

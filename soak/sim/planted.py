@@ -1,4 +1,4 @@
-"""Planted bugs: what a simulation has to find to be believed."""
+"""Planted bugs (mutants), which a simulation must find."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Plant = Callable[[Patch], None]
 
 @dataclass(frozen=True, slots=True)
 class PlantedBug(ABC):
-    """One bug, where it was seen, and which faults bring it to light."""
+    """A bug, its source, and the faults that reveal the bug."""
 
     plant: Plant
     source: str
@@ -25,15 +25,15 @@ class PlantedBug(ABC):
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Return the name of the bug as words."""
         return self.plant.__name__.replace("_", " ")
 
     @abstractmethod
     def violations(self, seed: int) -> list[str]:
-        """Return the violations of a seed under these faults; the bug is planted already."""
+        """Return the violations of a seed under these faults. The bug is already planted."""
 
     def seeds_to_find(self, most: int) -> tuple[int, str] | None:
-        """How many seeds it took, and what gave it away; None if none of so many did."""
+        """Return the number of seeds until the first violation, and the violation; None after `most` seeds."""
         for seed in range(most):
             with pytest.MonkeyPatch.context() as patch:
                 self.plant(patch)
@@ -44,9 +44,9 @@ class PlantedBug(ABC):
 
 
 def print_table(prog: str, description: str | None, bugs: Iterable[PlantedBug], most: int) -> int:
-    """The command that plants one after the other, and says how many seeds it took to find each."""
+    """Parse the command line, plant each bug, and print the number of seeds until the bug is found."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
-    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--only", default="", help="plant only bugs whose names contain this text")
     parser.add_argument("--seeds", type=int, default=most)
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Invariants of the replicas of all brokers, checked at every moment of a run."""
+"""Invariants of the replicas of all brokers, checked every 20 simulated milliseconds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from barnabas.storage.errors import InvariantViolationError, LogDirFailedError
 LOOK_SECONDS = 0.02
 MAX_BYTES = 1 << 24
 LEAST_IN_SYNC = 2
-"""`min.insync.replicas` of all topics that are made here."""
+"""`min.insync.replicas` of all topics that the simulations create."""
 
 Seen = tuple[int, int]
-"""Last offset of a batch, and its checksum."""
+"""The last offset of a batch and the checksum of the batch."""
 Identity = tuple[str, TopicPartition]
 """The topic id and the partition: a topic that is created again has another id."""
 Life = tuple[int, int, Identity]
-"""A replica in one life of its broker."""
+"""A replica between a start and the next stop of its broker: broker id, number of the start, identity."""
 
 
 @dataclass
@@ -30,18 +30,18 @@ class Committed:
     """The records that a replica reported as committed, which must remain."""
 
     batches: dict[int, Seen] = field(default_factory=dict)
-    """By base offset."""
+    """The committed batches by base offset."""
     end: int = 0
     gaps: list[range] = field(default_factory=list)
     """Offsets below the log start of the first replica that was read, for example after DeleteRecords."""
 
     def is_unread(self, offset: int) -> bool:
-        """Whether no replica has been read at this offset yet."""
+        """Return whether no replica has been read at this offset yet."""
         return offset not in self.batches and any(offset in gap for gap in self.gaps)
 
 
 class ReplicaInvariants(ABC):
-    """Looks at all replicas every few milliseconds."""
+    """A checker of all replicas that runs every `LOOK_SECONDS` of simulated time."""
 
     def __init__(self, world: BrokerWorld) -> None:
         self.world = world
@@ -49,9 +49,9 @@ class ReplicaInvariants(ABC):
         self.least_in_sync = LEAST_IN_SYNC
         self.committed: dict[Identity, Committed] = {}
         self._leaders: dict[tuple[Identity, int], tuple[int, int]] = {}
-        """The leader of each epoch: a broker, and the number of its life."""
+        """The leader of each epoch: a broker and the number of its start."""
         self._watermarks: dict[Life, tuple[int, int, int]] = {}
-        """Leader epoch, partition epoch and high watermark, as seen last."""
+        """The leader epoch, partition epoch and high watermark at the last check."""
         self._compared: dict[Life, int] = {}
         self._look_later()
 
@@ -67,14 +67,14 @@ class ReplicaInvariants(ABC):
 
     @abstractmethod
     def _in_sync(self, partition: Partition) -> list[int]:
-        """Return the ISR of the topic with the id of this replica, while the topic exists."""
+        """Return the ISR from the metadata, if the topic still has the topic id of this replica."""
 
     def _topic_id(self, partition: Partition) -> str:
         """Return the id of the topic of a replica."""
         return uuid_text(partition.topic_id)
 
     def look(self) -> None:
-        """Look at all replicas that are up."""
+        """Check all online replicas of all running brokers."""
         for broker in self.world.running:
             assert broker.server is not None
             manager = broker.server.state.replica_manager
@@ -91,14 +91,14 @@ class ReplicaInvariants(ABC):
         me = (broker.broker_id, broker.lives, name)
         watermark, end = log.high_watermark, log.log_end_offset
         if watermark > end:
-            self._say(f"watermark: {me} has {watermark} and ends at {end}")
+            self._say(f"watermark: {me} has high watermark {watermark} and log end offset {end}")
         if partition.is_leader:
             first = self._leaders.setdefault((name, partition.leader_epoch), me[:2])
             if first != me[:2]:
-                self._say(f"two leaders: {name} in epoch {partition.leader_epoch}: {first} and {me[:2]}, their lives")
+                self._say(f"two leaders: {name} in epoch {partition.leader_epoch}: {first}, {me[:2]} (broker, start)")
         epoch, version, last = self._watermarks.get(me, (-2, 0, 0))
         if partition.leader_epoch == epoch and watermark < last:
-            self._say(f"watermark: {me} went back from {last} to {watermark} in epoch {epoch}")
+            self._say(f"watermark: {me} decreased from {last} to {watermark} in epoch {epoch}")
         same_isr = (partition.leader_epoch, partition.partition_epoch) == (epoch, version)
         if (
             partition.is_leader
@@ -106,17 +106,17 @@ class ReplicaInvariants(ABC):
             and watermark > last
             and len(partition.in_sync_replicas) < self.least_in_sync
         ):
-            self._say(f"min isr: {me} went on to {watermark} with {partition.in_sync_replicas} in sync")
+            self._say(f"min isr: {me} advanced to {watermark} with the ISR {partition.in_sync_replicas}")
         self._watermarks[me] = (partition.leader_epoch, partition.partition_epoch, watermark)
         committed = self.committed.setdefault(name, Committed())
         if watermark > self._compared.get(me, 0):
             self._maybe_truncate(me, partition, committed, watermark)
         isr = self._in_sync(partition)
         if broker.broker_id in isr and end < committed.end:
-            self._say(f"in sync: {me} ends at {end}, {committed.end} is committed, and it is in {isr}")
+            self._say(f"in sync: {me} ends at {end} before the committed {committed.end}, and is in the ISR {isr}")
 
     def _maybe_truncate(self, me: Life, partition: Partition, committed: Committed, watermark: int) -> None:
-        """Check that newly committed records are equal on all replicas, or the first of their offsets."""
+        """Check that newly committed batches are identical on all replicas."""
         start = max(self._compared.get(me, 0), partition.log.log_start_offset)
         while start < watermark:
             try:

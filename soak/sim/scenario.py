@@ -1,4 +1,4 @@
-"""One seeded run: producers and readers at work while a nemesis kills, cuts power, breaks links and slows disks."""
+"""One seeded run: producers and consumers, and a nemesis that kills, cuts power, resets connections and slows disks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAULT_POINTS = frozenset({"flush-late", "produce-answer-lost", "fetch-session-lo
 
 @dataclass(frozen=True, slots=True)
 class Plan(Load):
-    """Everything that a seed decides beforehand: which faults are on and how the workload looks."""
+    """The faults, the settings and the workload of a run, all drawn from its seed."""
 
     seconds: float
     gap: float
@@ -64,7 +64,7 @@ class Plan(Load):
 
 
 class Run(Workload):
-    """A plan being carried out."""
+    """A run of a plan with one broker."""
 
     plan: Plan
     world: World
@@ -78,7 +78,7 @@ class Run(Workload):
 
     @property
     def topic_settings(self) -> dict[str, str]:
-        """Settings of the topic itself."""
+        """Return the settings of the topic."""
         return {}
 
     @property
@@ -103,7 +103,7 @@ class Run(Workload):
         await self._drain()
 
     async def _nemesis(self) -> None:
-        """Do harm until the time is up, then heal."""
+        """Inject faults until the time of the plan is over."""
         plan, rng, broker = self.plan, self.random, self.world.broker
         acts = sorted(plan.faults & {"kill", "stop", "reset", "power"})
         deadline = self.loop.time() + plan.seconds
@@ -126,7 +126,7 @@ class Run(Workload):
 
 
 def play(seed: int, *, durability: str = "disk", faults: frozenset[str] | None = None) -> Outcome[Plan]:
-    """Carry out a seed's plan, with these faults in place of those it draws if any are given; check its history."""
+    """Carry out the plan of a seed and check its history; `faults` replaces the faults that the seed draws."""
     plan = Plan.draw(seed, durability=durability)
     if faults is not None:
         plan = replace(plan, faults=faults, gap=0.3)

@@ -1,7 +1,7 @@
-"""One seed replayed, or one after the other until one fails, there have been enough, or the time is over.
+"""A search over seeds: replay one seed, or play seeds until their number or the time is reached.
 
-With `--progress FILE` what was played is kept there, and the next call goes on behind it. With `--jobs` several seeds
-are played side by side.
+`--progress FILE` stores which seeds were played, and the next search with the same file continues after these seeds.
+`--jobs` plays several seeds in parallel.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from typing import Any
 from soak.sim.outcome import Outcome
 
 SEEDS_OF_A_PROCESS = 100
-"""Then another takes its place, with none of its memory."""
+"""A worker process is replaced after this number of seeds, which bounds its memory."""
 NO_FAULT = "none"
 Play = Callable[[int], Outcome[Any]]
 
 
 @dataclass
 class Progress:
-    """The seeds that were played so far, by all calls together."""
+    """The seeds that were played so far, by all searches with the same file, and their totals."""
 
     next_seed: int
-    """All below it are played."""
+    """All seeds below this seed are played."""
     ahead: list[int] = field(default_factory=list)
-    """The played seeds above it."""
+    """The played seeds above `next_seed`."""
     played: int = 0
     acknowledged: int = 0
     simulated_seconds: float = 0.0
@@ -46,20 +46,20 @@ class Progress:
 
     @classmethod
     def load(cls, file: Path | None, first: int) -> Progress:
-        """Read the file; if it does not exist, return the state before the first seed."""
+        """Read the file. If there is no file, return the state before the first seed."""
         if file is None or not file.exists():
             return cls(first)
         return cls(**json.loads(file.read_text()))
 
     def save(self, file: Path | None) -> None:
-        """Into the file, if there is one; whenever the process ends, what was or what is now stands there whole."""
+        """Replace the file, if there is one, atomically: a killed process leaves the old or the new state."""
         if file is not None:
             new = file.with_name(f"{file.name}.new")
             new.write_text(json.dumps(asdict(self)) + "\n")
             new.replace(file)
 
     def add(self, outcome: Outcome[Any], spent: float) -> None:
-        """One more seed."""
+        """Add the outcome of a seed, which took `spent` seconds of processor time."""
         self.ahead.append(outcome.plan.seed)
         while self.next_seed in self.ahead:
             self.ahead.remove(self.next_seed)
@@ -82,7 +82,7 @@ class Progress:
         under = sorted(self.acknowledged_under.items(), key=lambda one: (-one[1], one[0]))
         return (
             f"{self.played} seeds, {len(self.failed)} failed {self.failed or ''}, {self.acknowledged} acknowledged, "
-            f"{self.simulated_seconds:.0f} s simulated in {self.spent_seconds:.0f} s of processors\n"
+            f"{self.simulated_seconds:.0f} s simulated in {self.spent_seconds:.0f} s of processor time\n"
             f"acknowledged in seeds with: {', '.join(f'{fault} {number}' for fault, number in under)}"
         )
 
@@ -90,26 +90,29 @@ class Progress:
 def search_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of every search."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
-    parser.add_argument("--seed", type=int, help="one run, with what the brokers log if --verbose")
-    parser.add_argument("--first", type=int, default=0, help="the first seed of many")
-    parser.add_argument("--minutes", type=float, default=10.0, help="stop after this time")
-    parser.add_argument("--progress", type=Path, help="where to go on from, and to keep how far it came")
-    parser.add_argument("--jobs", type=int, default=1, help="processes side by side; 0 for as many as processors")
-    parser.add_argument("--verbose", action="store_true", help="show what brokers and clients log")
+    parser.add_argument("--seed", type=int, help="replay this seed; --verbose shows the logs")
+    parser.add_argument("--first", type=int, default=0, help="first seed of a search (default: 0)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="stop after this many minutes (default: 10)")
+    parser.add_argument("--progress", type=Path, help="file with the progress, to continue and to update")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes (default: 1; 0: one per processor)")
+    parser.add_argument("--verbose", action="store_true", help="show the logs of brokers and clients")
     return parser
 
 
 def search_seeds(prog: str, description: str | None, play_seed: Callable[..., Outcome[Any]]) -> int:
-    """Run a search with the usual options, which ends after a number of seeds; return the exit status."""
+    """Parse the usual options, search until a number of seeds is played, and return the exit status."""
     parser = search_parser(prog, description)
-    parser.add_argument("--seeds", type=int, default=100, help="number of runs, with the earlier ones (default 100)")
-    parser.add_argument("--quick", action="store_true", help="short runs, as in the tests")
+    parser.add_argument("--seeds", type=int, default=100, help="number of runs, earlier runs included (default: 100)")
+    parser.add_argument("--quick", action="store_true", help="play short runs, as in the tests")
     options = parser.parse_args()
     return search(options, partial(play_seed, quick=options.quick), lambda progress: progress.played >= options.seeds)
 
 
 def search(options: argparse.Namespace, play: Play, is_enough: Callable[[Progress], bool]) -> int:
-    """Do what the options of `search_parser` say; what the process exits with. `play` can be pickled."""
+    """Replay or search seeds according to the options of `search_parser`; return the exit status.
+
+    `play` must be picklable.
+    """
     _set_logging(is_verbose=options.verbose)
     if options.seed is not None:
         outcome = play(options.seed)
@@ -133,7 +136,7 @@ def search(options: argparse.Namespace, play: Play, is_enough: Callable[[Progres
 def _played(
     options: argparse.Namespace, play: Play, seeds: Iterator[int], is_over: Callable[[], bool]
 ) -> Iterator[tuple[Outcome[Any], float]]:
-    """Seeds until it is over, as they end, and the processor's seconds that each took. What is begun is played."""
+    """Play seeds until `is_over`; yield each outcome with its processor time in seconds. Started seeds are finished."""
     jobs = options.jobs or os.cpu_count() or 1
     if jobs == 1:
         while not is_over():

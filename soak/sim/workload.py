@@ -1,4 +1,4 @@
-"""The clients of a simulated world: producers, concurrent readers, and a reader of all records at the end."""
+"""The clients of a simulated world: producers, a consumer during the run, and a consumer of all records at the end."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from barnabas.simulation.machines import Machines
 TOPIC = "t"
 DRAIN_SECONDS = 120.0
 MAX_UNACKNOWLEDGED = 50
-"""A writer waits while so many of its records are on their way, as a program does that looks at its futures."""
+"""A writer waits while this number of its records is unacknowledged, like an application that awaits its futures."""
 T = TypeVar("T", Producer, Consumer)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of what is sent, and in which form."""
+    """The number, size and format of the records of a run."""
 
     seed: int
     partitions: int
     writers: int
-    """Producers of each partition."""
+    """The number of producers of each partition."""
     compression: str
     linger_ms: int
     batch_size: int
     value_bytes: int
     pace: float
-    """Seconds from one record of a writer to the next, at most."""
+    """The maximum of the seconds between two records of a writer."""
     faults: frozenset[str]
 
 
 class Workload(ABC):
-    """Clients of one topic, and the history of what they were told: a plan being carried out."""
+    """Clients of one topic that carry out a plan, and the history of their acknowledgements and records."""
 
     def __init__(self, world: Machines, plan: Load, bootstrap: str) -> None:
         self.world = world
@@ -57,14 +57,14 @@ class Workload(ABC):
 
     @abstractmethod
     async def go(self) -> None:
-        """From the first start to the last look.
+        """Play the whole run, including the final read.
 
         Raises:
-            AssertionError: what should come does not.
+            AssertionError: an expected event did not occur in time.
         """
 
     def check(self) -> list[str]:
-        """All violations, of a run that has come to its end."""
+        """Return all violations of a finished run."""
         return self.history.check()
 
     def check_unfinished(self) -> list[str]:
@@ -74,11 +74,11 @@ class Workload(ABC):
     @property
     @abstractmethod
     def lives(self) -> int:
-        """How often brokers were started."""
+        """Return how often brokers were started."""
 
     @property
     def acknowledged(self) -> int:
-        """How much was."""
+        """Return the number of acknowledged records."""
         return len(self.history.acknowledged)
 
     @property
@@ -88,20 +88,20 @@ class Workload(ABC):
 
     @property
     def done(self) -> list[str]:
-        """Which harm, in order."""
+        """Return the injected faults, in order."""
         return []
 
     def trace(self) -> object:
-        """Everything acknowledged and seen, in order."""
+        """Return all acknowledgements and all records read, in order."""
         history = self.history
         return sorted(history.acknowledged.items()), history.seen, sorted(history.final.items())
 
     def _kind(self, writer: str) -> WriterKind:
-        """How a writer sends."""
+        """Return the guarantees of a writer."""
         return WriterKind()
 
     async def _produce(self, partition: int, writer: int) -> None:
-        """A producer of one partition; the order it sent in is the order that must be read."""
+        """Produce to one partition until the run is over. Consumers must read the records in the order of the sends."""
         plan, history = self.plan, self.history
         name = f"{partition}/{writer}"
         kind = history.kinds[name] = self._kind(name)
@@ -144,7 +144,7 @@ class Workload(ABC):
             self.history.acknowledged[value] = (metadata.partition, metadata.offset)
 
     async def _read(self) -> None:
-        """A reader that follows all partitions from the start, over every fault."""
+        """Consume all partitions from the start until the run is over."""
         seen: list[tuple[int, int, bytes]] = []
         self.history.seen.append(seen)
         async with self._reached(lambda: self._consumer(1)) as consumer:
@@ -153,21 +153,21 @@ class Workload(ABC):
                 self._take(await consumer.getmany(timeout_ms=500), seen)
 
     async def _drain(self) -> None:
-        """Everything has healed: what a fresh reader finds from the start to the end is the log."""
+        """Read the whole log with a new consumer after all faults have ended."""
         seen: list[tuple[int, int, bytes]] = []
         deadline = self.loop.time() + DRAIN_SECONDS
         async with self._reached(lambda: self._consumer(2)) as consumer:
             ends = await consumer.end_offsets(self._partitions())
             consumer.assign(self._partitions())
-            # Each to its own end: where acks=1 was asked for, more may be committed meanwhile than there was at first.
+            # Read each partition to its initial end: with acks=1, further records may be committed during the read.
             while behind := [one for one, end in ends.items() if await consumer.position(one) < end]:
-                assert self.loop.time() < deadline, f"stuck: not at the ends of {behind} within {DRAIN_SECONDS} s"
+                assert self.loop.time() < deadline, f"stuck: {behind} not read to their ends within {DRAIN_SECONDS} s"
                 self._take(await consumer.getmany(timeout_ms=500), seen)
         self.history.final = {(partition, offset): value for partition, offset, value in seen}
 
     @asynccontextmanager
     async def _reached(self, make: Callable[[], T]) -> AsyncIterator[T]:
-        """A started client; the broker may be down when it first tries."""
+        """Start a client, with retries while the broker is down, and close the client at the end."""
         while True:
             client = make()
             try:

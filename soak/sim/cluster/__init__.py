@@ -1,1 +1,1 @@
-"""Whole clusters in simulated time: brokers as in the product, a ZooKeeper, clients, faults, and their rules."""
+"""Clusters in simulated time: real broker code, a ZooKeeper, clients, faults, and the checked guarantees."""

@@ -1,4 +1,7 @@
-"""`python -m soak.sim.cluster --seed 7` replays a cluster; `--seeds 5000 --minutes 60` looks for a failure."""
+"""Search for a failing run of a simulated cluster: `python -m soak.sim.cluster --seeds 5000 --minutes 60`.
+
+`--seed 7` replays one run.
+"""
 
 from __future__ import annotations
 

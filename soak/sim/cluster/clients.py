@@ -1,4 +1,4 @@
-"""The clients of a simulated cluster, with any keeper of its metadata."""
+"""The clients of a simulated cluster with ZooKeeper or KRaft."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LOOK_SECONDS = 0.05
 
 
 class ClusterClients(Workload):
-    """Producers, a reader and a group whose commits grow."""
+    """Producers, a consumer, and a group that commits increasing offsets."""
 
     def __init__(self, world: Machines, plan: Load, bootstrap: str) -> None:
         super().__init__(world, plan, bootstrap)
         self._written = 0
-        """How many partitions there are producers for."""
+        """The number of partitions that have producers."""
         self.clients: list[asyncio.Task[None]] = []
         self.commits = Commits()
 
@@ -43,7 +43,7 @@ class ClusterClients(Workload):
         await task
 
     def _write(self) -> None:
-        """From now on there are producers for all partitions that there are."""
+        """Start producers for the partitions that have no producers yet."""
         world, partitions = self.world, range(self._written, len(self._partitions()))
         self._written = partitions.stop
         self.clients += [
@@ -53,7 +53,7 @@ class ClusterClients(Workload):
         ]
 
     async def _read(self) -> None:
-        """A reader that follows all partitions there are at first; what has rotted it reads again."""
+        """Consume all initial partitions until the run is over, and read corrupt batches again."""
         seen: list[tuple[int, int, bytes]] = []
         self.history.seen.append(seen)
         async with self._reached(lambda: self._consumer(1)) as consumer:
@@ -71,7 +71,7 @@ class ClusterClients(Workload):
         return kinds[int(writer.partition("/")[2]) % len(kinds)]
 
     async def _commit(self) -> None:
-        """Commits growing offsets to a group, one after the other."""
+        """Commit increasing offsets in a group until the run is over."""
         commits = self.commits
         rng = random.Random(f"{self.plan.seed}/committer")
         async with self._reached(lambda: self._member(rng)) as consumer:
@@ -98,7 +98,7 @@ class ClusterClients(Workload):
         return Consumer(self.bootstrap, group_id=GROUP, enable_auto_commit=False, rng=rng, request_timeout_ms=3000)
 
     async def _probe_all(self) -> None:
-        """New records are acknowledged everywhere."""
+        """Wait until each partition acknowledges a new record."""
         await asyncio.gather(
             *(
                 self.world.spawn(self.world.machine(f"probe-{partition}"), self._probe(partition))

@@ -1,4 +1,4 @@
-"""More that goes wrong in a cluster: disks that fail or lie, and partitions that move and grow meanwhile."""
+"""Further faults of a cluster: failed disks, corrupt batches, reassignments and new partitions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from barnabas.simulation.nemesis import Harm, Nemesis
 
 LET_GO_SECONDS = 5.0
 RECORDS_AT = 61
-"""Where a batch's records begin. What stands before is looked at from above, and not under a checksum in all."""
+"""The position of the records in a batch. Faults do not change the header, of which the CRC covers only a part."""
 MAX_GROWTH = 2
 CANCELLED = 0.2
-"""Share of the moves that are called back."""
+"""The share of the reassignments that are cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rot:
-    """A batch of which one bit is another."""
+    """A batch with one flipped bit."""
 
     path: str
     position: int
@@ -37,7 +37,7 @@ class Rot:
     wrong: bytes
 
     def put_right(self, disk: SimDisk) -> None:
-        """The sector is read as it was written after all, unless there is something else by now."""
+        """Restore the original bytes of the batch, unless the file has been changed since."""
         if (
             disk.exists(self.path)
             and disk.read_bytes(self.path)[self.position : self.position + len(self.wrong)] == self.wrong
@@ -46,7 +46,10 @@ class Rot:
 
 
 class ClusterNemesis(Nemesis):
-    """`in_sync` and `partitions` tell what the tree has; `on_growth` is called when there may be more partitions."""
+    """A nemesis with the further faults.
+
+    `in_sync` and `partitions` return the state in ZooKeeper. `on_growth` is called when partitions may have been added.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class ClusterNemesis(Nemesis):
         }
 
     async def _stop_all(self) -> None:
-        """The whole cluster stops cleanly, and starts again."""
+        """Stop all brokers cleanly and start them again."""
         others = [broker for broker in self.world.running if broker not in self._suffering]
         self._suffering.update(others)
         await asyncio.gather(*map(self._stop_one, others))
@@ -86,7 +89,7 @@ class ClusterNemesis(Nemesis):
     # -- disks -----------------------------------------------------------------------------------------------------
 
     async def _kill_disk(self) -> None:
-        """One of a broker's disks answers with errors only; then the machine is started anew, and the disk is well."""
+        """Make a log directory of a broker fail with EIO, then restart the machine with a working disk."""
         broker = self._victim()
         if broker is None:
             return
@@ -95,13 +98,16 @@ class ClusterNemesis(Nemesis):
         for operation in self.random.sample(("pwrite", "pread", "fsync", "fdatasync"), 2):
             broker.disk.fail(operation, errno.EIO, f"{folder}/", times=None)
         await self._last()
-        # What was in memory and could not be written is lost with a failed sync, whatever a read finds.
+        # After a failed sync the unwritten pages are lost, even if a read still returns them.
         on_disk = self.world.settings["acks.all.durability"] == "disk"
         broker.crash(self.random.choice(("A", "B")) if on_disk else "kill")
         await self._return(broker)
 
     async def _rot(self) -> None:
-        """A bit of a batch is another. Sooner or later somebody notices, and has the replica made anew from others."""
+        """Flip a bit of a batch, then kill the broker.
+
+        If the replica leaves the ISR, delete it, so that the broker fetches it again. Otherwise restore the bit.
+        """
         broker = None if self._is_rotten else self._victim()
         rot = None if broker is None else self._flip(broker)
         if broker is None or rot is None:
@@ -143,7 +149,7 @@ class ClusterNemesis(Nemesis):
         return partition, Rot(path, position, right, bytes(wrong))
 
     async def _is_let_go(self, broker: ClusterMachine, partition: TopicPartition) -> bool:
-        """Whether nobody counts on the replica of a broker that is down, within some time."""
+        """Return whether the replica of a stopped broker leaves the ISR within `LET_GO_SECONDS`."""
         deadline = self.world.loop.time() + LET_GO_SECONDS
         while broker.broker_id in self._in_sync().get(partition, []):
             if self.world.loop.time() > deadline:
@@ -154,7 +160,7 @@ class ClusterNemesis(Nemesis):
     # -- topics ----------------------------------------------------------------------------------------------------
 
     async def _reassign(self) -> None:
-        """A partition moves, or changes its order; at times it is called back."""
+        """Reassign a partition to other brokers or in another order, and sometimes cancel the reassignment."""
         brokers = list(self.world.brokers)
         partition = self.random.choice(self._partitions())
         target = tuple(self.random.sample(brokers, 3))

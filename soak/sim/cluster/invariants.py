@@ -1,4 +1,4 @@
-"""Invariants that hold at every moment of a run, checked with the state of all brokers and of the tree."""
+"""Invariants that hold at every moment of a run, checked with the state of all brokers and of ZooKeeper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_LEADER = -1
 
 
 class Invariants(ReplicaInvariants):
-    """Looks at everything every few milliseconds, and at each write of the tree."""
+    """A checker of all replicas that runs every `LOOK_SECONDS`, and of the metadata at each write to ZooKeeper."""
 
     def __init__(self, world: ClusterWorld) -> None:
         super().__init__(world)
@@ -30,23 +30,23 @@ class Invariants(ReplicaInvariants):
         world.ensemble.on_write.append(self._written)
 
     def in_sync(self) -> dict[TopicPartition, list[int]]:
-        """As the tree has it."""
+        """Return the ISR of each partition in ZooKeeper."""
         return {partition: state["isr"] for partition, state in self._states.items()}
 
     def topic(self, name: str) -> dict[str, Any] | None:
-        """A topic as the tree has it."""
+        """Return the data of a topic in ZooKeeper, None if it does not exist."""
         return self._topics.get(name)
 
     def partition_count(self, name: str) -> int:
-        """How many partitions a topic has; 0 if there is none of this name."""
+        """Return the number of partitions of a topic, 0 if it does not exist."""
         topic = self.topic(name)
         return 0 if topic is None else len(topic["partitions"])
 
     def state(self, partition: TopicPartition) -> dict[str, Any]:
-        """Return the state of a partition in the tree."""
+        """Return the state of a partition in ZooKeeper."""
         return self._states[partition]
 
-    # -- the tree --------------------------------------------------------------------------------------------------
+    # -- ZooKeeper -------------------------------------------------------------------------------------------------
 
     def _written(self, transaction: Transaction) -> None:
         for path, node in transaction.changes.items():
@@ -63,29 +63,29 @@ class Invariants(ReplicaInvariants):
 
     def _check_state(self, partition: TopicPartition, former: dict[str, Any], state: dict[str, Any]) -> None:
         if state["leader_epoch"] < former["leader_epoch"] or state["controller_epoch"] < former["controller_epoch"]:
-            self._say(f"epoch: {partition} went from {former} to {state}")
+            self._say(f"epoch: {partition} changed from {former} to {state}")
         if state["leader"] not in (NO_LEADER, *former["isr"]):
-            self._say(f"unclean: {partition} went from {former} to {state}")
+            self._say(f"unclean: {partition} changed from {former} to {state}")
         if state["leader"] not in (NO_LEADER, *state["isr"]) or not state["isr"]:
             self._say(f"isr: {partition} has {state}")
 
     def _check_replicas(self, partition: TopicPartition) -> None:
-        """Whoever is in sync has a replica."""
+        """Check that the ISR is a subset of the replicas."""
         topic, isr = self._topics[partition.topic], self._states[partition]["isr"]
         replicas = None if topic is None else topic["partitions"].get(str(partition.partition))
         if replicas is None or not set(isr) <= set(replicas):
-            self._say(f"isr: {partition} has {isr} in sync and replicas {replicas}")
+            self._say(f"isr: {partition} has the ISR {isr} and the replicas {replicas}")
 
     # -- the brokers -----------------------------------------------------------------------------------------------
 
     def _in_sync(self, partition: Partition) -> list[int]:
-        """Return the ISR of the topic with the id of this replica, while the topic exists."""
+        """Return the ISR from ZooKeeper, if the topic still has the topic id of this replica."""
         topic, state = self._topics.get(partition.topic_partition.topic), self._states.get(partition.topic_partition)
         is_same = topic is not None and topic["topic_id"] == self._topic_id(partition)
         return state["isr"] if is_same and state is not None else []
 
     def _topic_id(self, partition: Partition) -> str:
-        """As its replica has it; where brokers hear of no ids as the tree has it, from which a topic goes last."""
+        """Return the topic id of the replica, or the id in ZooKeeper if the protocol version is older than topic ids."""
         topic = self._topics.get(partition.topic_partition.topic)
         if partition.topic_id != ZERO_UUID or topic is None:
             return uuid_text(partition.topic_id)

@@ -1,6 +1,6 @@
-"""Planted bugs, most of them once real ones of Kafka or its kin: what the simulation has to find to be believed.
+"""Planted bugs, most of them former bugs of Kafka or similar systems, which the simulation must find.
 
-`python -m soak.sim.cluster.mutants` plants one after the other and says how many seeds it took to find each.
+`python -m soak.sim.cluster.mutants` plants each bug and prints the number of seeds until the bug is found.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ MAX_SEEDS = 500
 
 
 async def nothing(*_: object, **__: Any) -> None:
-    """In place of what a broker should do."""
+    """Replace a step of a broker by doing nothing."""
 
 
-# -- where logs part -----------------------------------------------------------------------------------------------
+# -- log divergence ------------------------------------------------------------------------------------------------
 
 
 def truncate_to_the_high_watermark(patch: Patch) -> None:
@@ -68,7 +68,7 @@ def keep_epochs_of_truncated_records(patch: Patch) -> None:
     patch.setattr(LeaderEpochCache, "truncate_from_end", lambda self, offset: None)
 
 
-# -- who is in sync, and what is committed -------------------------------------------------------------------------
+# -- the ISR and the high watermark --------------------------------------------------------------------------------
 
 
 def expand_isr_immediately(patch: Patch) -> None:
@@ -210,7 +210,7 @@ def accept_any_proposed_isr(patch: Patch) -> None:
     patch.setattr(KafkaController, "_altered_state", accepted)
 
 
-# -- topics that move, come and go ---------------------------------------------------------------------------------
+# -- reassignment, creation and deletion of topics -----------------------------------------------------------------
 
 
 def move_before_the_new_replicas_have_it(patch: Patch) -> None:
@@ -228,7 +228,7 @@ def move_before_the_new_replicas_have_it(patch: Patch) -> None:
             if assignment.is_being_reassigned:
                 await self._complete_reassignment(partition, assignment, term)
 
-    # The bug that the invariant would find at once is to be found by the simulation.
+    # Remove the assertion that would find the bug immediately, so that the simulation has to find it.
     patch.setattr(ControllerContext, "_assert_valid", lambda self, partition, state: None)
     patch.setattr(PartitionStateMachine, "elect_among", elect_among)
     patch.setattr(KafkaController, "_resume_reassignments", resume)
@@ -296,7 +296,7 @@ def commit_offsets_at_the_leader_alone(patch: Patch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mutant(PlantedBug):
-    """One of them, and what else brings it to light."""
+    """A planted bug, with the work that reveals the bug in addition to the faults."""
 
     work: frozenset[str] = frozenset()
 

@@ -16,20 +16,20 @@ T = TypeVar("T")
 
 
 class Operator:
-    """Asks once; whether it was done, the tree tells."""
+    """An operator that sends each request once. A request without a response may have been executed."""
 
     def __init__(self, world: ClusterWorld) -> None:
         self._world = world
 
     async def ask(self, wish: Callable[[KafkaController], Awaitable[T]]) -> T | None:
-        """Return the response of the controller; None without a controller, after its end, or after an error."""
+        """Return the response of the controller; None without a controller, after its death, or after an error."""
         for broker in self._world.running:
             assert broker.server is not None
             controller = broker.server.state.controller
             if controller.is_active:
                 task = self._world.spawn(broker.node, self._answer(wish, controller))
                 done, _ = await asyncio.wait([task], timeout=ANSWER_SECONDS)
-                # A kill of the machine cancels the task, or the change that it waits for.
+                # A kill of the machine cancels the task, or the change that the task awaits.
                 return task.result() if done and not task.cancelled() else None
         return None
 

@@ -13,26 +13,26 @@ from barnabas.simulation.nemesis import ACTS, NEEDS_DISK, STATES, Harm
 MORE_ACTS = ("stop all", "disk dies", "bits rot", "reassign", "grow")
 """The further faults of `ClusterNemesis`."""
 WORK = ("churn", "members")
-"""Clients beside those of the topic that is compared with what was sent."""
+"""Clients in addition to the producers and consumers of the main topic."""
 
 NOW, BEFORE = "3.9", "2.6"
-"""How brokers speak to each other: before 2.7 leaders write the in-sync replicas themselves."""
+"""Values of `inter.broker.protocol.version`: before 2.7, leaders write the ISR to ZooKeeper themselves."""
 SHARE_OF_BEFORE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan(Load):
-    """One run of one cluster. Times are seconds."""
+    """The plan of a run. Times are seconds."""
 
     brokers: int
     seconds: float
     gap: float
-    """Between two acts of one nemesis, at most."""
+    """The maximum time between two faults of one nemesis."""
     downtime: float
-    """How long an act lasts, at most."""
+    """The maximum duration of a fault."""
     nemeses: int
     core_only: bool
-    """Whether one broker stays down while it is looked whether the others go on."""
+    """Whether one broker is down during the check that the other brokers acknowledge new records."""
     kinds: tuple[WriterKind, ...]
     work: frozenset[str]
     settings: dict[str, str]
@@ -40,7 +40,7 @@ class ClusterPlan(Load):
 
     @classmethod
     def draw(cls, seed: int, *, quick: bool = False) -> ClusterPlan:
-        """`quick` for a few simulated seconds."""
+        """Draw the plan of a seed; `quick` for a few simulated seconds."""
         rng = random.Random(f"{seed}/cluster")
         durability = rng.choice(["disk", "disk", "page-cache"])
         menu = [fault for fault in (*ACTS, *MORE_ACTS, *STATES) if durability == "disk" or fault not in NEEDS_DISK]
@@ -73,7 +73,7 @@ class ClusterPlan(Load):
 
     @property
     def speaks_as_before(self) -> bool:
-        """Whether leaders write the in-sync replicas themselves, and brokers hear of no ids of topics."""
+        """Return whether leaders write the ISR to ZooKeeper themselves, and brokers do not receive topic ids."""
         return self.settings["inter.broker.protocol.version"] == BEFORE
 
     @property
@@ -82,7 +82,7 @@ class ClusterPlan(Load):
         return Harm(self.faults, self.seconds, self.gap, self.downtime, self.nemeses)
 
     def with_faults(self, faults: frozenset[str], work: frozenset[str] = frozenset()) -> ClusterPlan:
-        """The same with these faults, which come often, and this work."""
+        """Return the same plan with these faults, which occur often, and this work."""
         settings, kinds = self.settings | _disks(faults), self.kinds
         if faults & NEEDS_DISK:
             settings["acks.all.durability"] = "disk"
@@ -102,28 +102,30 @@ class ClusterPlan(Load):
 
 
 def _loses_power(faults: frozenset[str], durability: str) -> bool:
-    """Whether what a leader has in its memory may be gone. Whose disk has died is started anew without its memory, too,
-    unless that is all that was promised.
+    """Return whether a leader may lose records that are not on its disk.
+
+    After a failed disk a broker restarts without its page cache, unless the durability is `page-cache`.
     """
     return bool(faults & NEEDS_DISK) or (durability == "disk" and "disk dies" in faults)
 
 
 def _second_kind(rng: random.Random, *, loses_power: bool) -> WriterKind:
-    """Records of acks=1 may be visible, and be lost in a power failure, as this setting permits.
+    """Draw the guarantees of the second kind of writers. Without acks=1 if a power failure is possible.
 
-    Followers have it on their disks then, and a leader that comes back as the last one alive does not.
+    Records of acks=1 may be visible before they are on the disk of the leader. If the leader loses power and is the
+    only live replica afterwards, it no longer has records that its followers have on their disks.
     """
     kind = rng.choice([WriterKind(), WriterKind(is_idempotent=False), WriterKind(1, is_idempotent=False)])
     return WriterKind(is_idempotent=False) if kind.acks == 1 and loses_power else kind
 
 
 def _protocol(seed: int) -> str:
-    """Return the security protocol between brokers."""
+    """Draw `inter.broker.protocol.version`."""
     return BEFORE if random.Random(f"{seed}/protocol").random() < SHARE_OF_BEFORE else NOW
 
 
 def _disks(faults: frozenset[str]) -> dict[str, str]:
-    """A broker of which one disk dies has another."""
+    """Return the log directories: two if one of them may fail."""
     return {"log.dirs": "/data,/more" if "disk dies" in faults else "/data"}
 
 
@@ -141,7 +143,7 @@ def _settings(rng: random.Random, durability: str, faults: frozenset[str]) -> di
         "group.initial.rebalance.delay.ms": "0",
         "group.consumer.assignment.interval.ms": "0",
         "group.min.session.timeout.ms": "1500",
-        # Each replica compacts by itself: what is left would not be the same bytes.
+        # Each replica compacts separately, so that compacted replicas would not be identical byte for byte.
         "log.cleaner.enable": "false",
         "leader.imbalance.check.interval.seconds": "1",
         "log.flush.offset.checkpoint.interval.ms": str(rng.choice([50, 1000, 60_000])),

@@ -1,4 +1,4 @@
-"""Whether all replicas of all partitions are in sync, and the same in everything that must be the same."""
+"""A comparison of all replicas of all partitions, which must be in sync and identical at the end of a run."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def differences(world: BrokerWorld, in_sync: Mapping[TopicPartition, list[int]])
     for name, replicas in hosts.items():
         wanted = replicas[0][1].replicas
         if sorted(in_sync.get(name, [])) != sorted(wanted) or len(replicas) != len(wanted):
-            found.append(f"{name} is in sync on {in_sync.get(name)} and on {len(replicas)} brokers, not on {wanted}")
+            found.append(f"{name} has the ISR {in_sync.get(name)} and {len(replicas)} replicas instead of {wanted}")
             continue
-        # A follower learns the log start of its leader later, and its segments may be others.
+        # A follower receives the log start offset of its leader later, and its segments may begin at other offsets.
         start = max(one.log.log_start_offset for _, one in replicas)
         ends = {broker.broker_id: (one.log.high_watermark, one.log.log_end_offset) for broker, one in replicas}
         if len({offset for pair in ends.values() for offset in pair}) > 1:
-            found.append(f"{name} has watermarks and ends {ends}")
+            found.append(f"{name} has the high watermarks and log end offsets {ends}")
         elif len({_contents(broker, one, start) for broker, one in replicas}) > 1:
-            found.append(f"{name} has not the same bytes everywhere")
+            found.append(f"{name} has replicas with different bytes")
         elif len({_producers(one) for _, one in replicas}) > 1:
-            found.append(f"{name} has not the same producers everywhere")
+            found.append(f"{name} has replicas with different producer states")
     return found
 
 
 def _contents(broker: ClusterMachine, partition: Partition, start: int) -> bytes:
-    """Return the batches that begin at an offset from `start` on."""
+    """Return the batches whose base offset is `start` or higher."""
     folder = partition.log.path
     files = [
         broker.disk.read_bytes(f"{folder}/{name}")

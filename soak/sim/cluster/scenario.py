@@ -1,4 +1,4 @@
-"""One seeded run of a whole cluster: clients at work under a nemesis, then peace, then all is compared with all."""
+"""One seeded run of a cluster: clients under faults, then a time without faults, then a comparison of all replicas."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from barnabas.simulation.loop import SimLoop
 
 READY_SECONDS = 30.0
 LIVE_SECONDS = 30.0
-"""After the last fault every partition takes new records within this time."""
+"""Every partition acknowledges new records within this time after the last fault."""
 WHOLE_SECONDS = 60.0
-"""After the last broker is back all replicas are in sync, and equal, within this time."""
+"""All replicas are in sync and identical within this time after the last broker has started."""
 
 
 class ClusterRun(ClusterClients):
@@ -92,7 +92,7 @@ class ClusterRun(ClusterClients):
         if absent is not None and absent.server is None:
             await self.nemesis.bring_up(absent)
         self.is_over = True
-        await self._within(LIVE_SECONDS, "clients do not come to an end", asyncio.gather(*self.clients))
+        await self._within(LIVE_SECONDS, "the clients do not finish", asyncio.gather(*self.clients))
         await self._drain()
         await self._become_whole()
         await world.spawn(world.machine("judge"), self._find_commit())
@@ -101,15 +101,15 @@ class ClusterRun(ClusterClients):
         self.invariants.look()
 
     def _absent(self) -> SimClusterBroker | None:
-        """A broker without which the others must go on."""
+        """Choose a broker without which the other brokers must acknowledge records; None if it is needed."""
         broker = self.random.choice(list(self.world.brokers.values()))
         return None if self.is_needed(broker) else broker
 
     def is_needed(self, broker: SimClusterBroker) -> bool:
-        """Whether it is the last in sync of a partition that counts for alive, or may be about to be the last.
+        """Return whether a broker is, or may soon be, the only live broker in the ISR of a partition.
 
-        What a leader has asked for may be written when it is long dead: its request may be on its way, or kept back
-        by a cut. That others are in sync as the tree has it does not say then that one of them may lead next.
+        A leader may die before its request to change the ISR is executed: the request may be in transit, or held back
+        by a cut link. The check therefore includes requested ISRs in addition to the ISRs in ZooKeeper.
         """
         others = set(filter(self.counts_for_alive, self.world.brokers.keys() - {broker.broker_id}))
         partitions = () if broker.server is None else broker.server.state.replica_manager.partitions
@@ -118,10 +118,10 @@ class ClusterRun(ClusterClients):
         return any(others.isdisjoint(isr) for isr in (*self.invariants.in_sync().values(), *asked_for))
 
     def counts_for_alive(self, broker_id: int) -> bool:
-        """Whether a broker is registered, and a controller, if there is one, has heard of that.
+        """Return whether a broker is registered in ZooKeeper, and the controller has received this registration.
 
-        A controller that knows it by an earlier registration, or as gone, first takes it out of sync, in favour of
-        those that it takes for alive; of which one may be dead, and its session not over yet.
+        A controller that has an earlier registration of the broker, or none, first removes the broker from ISRs. The
+        brokers that remain in an ISR may include a dead broker whose session has not expired.
         """
         registration = self.world.ensemble.tree.look(f"/kafka/brokers/ids/{broker_id}")
         states = [one.server.state for one in self.world.running if one.server is not None]
@@ -131,12 +131,12 @@ class ClusterRun(ClusterClients):
         )
 
     def _take_away(self, broker: SimClusterBroker) -> None:
-        """It is dead; or it is alive, nobody needs it, and a leader that it follows does not reach it."""
+        """Kill a broker, or cut its link to a leader that it follows."""
         world = self.world
         states = {one: one.server.state for one in world.running if one.server is not None}
         leaders = [one for one, state in states.items() if any(p.is_leader for p in state.replica_manager.partitions)]
         controllers = [one for one, state in states.items() if state.controller.is_active]
-        # Who does not hear of the controller tells clients what has long been otherwise.
+        # Do not cut the link to the controller: a broker without a controller gives clients outdated metadata.
         left = [one for one in leaders if one not in controllers]
         if not controllers or broker in (*controllers, *leaders) or not left or self.random.random() < 0.5:
             broker.crash("kill")
@@ -150,7 +150,7 @@ class ClusterRun(ClusterClients):
         deadline = self.loop.time() + READY_SECONDS
         while not self._partitions():
             await self.operator.ask(lambda controller: controller.create_topics([wish]))
-            assert self.loop.time() < deadline, "the topic cannot be made"
+            assert self.loop.time() < deadline, "the topic cannot be created"
             await asyncio.sleep(LOOK_SECONDS)
 
     def _partitions(self) -> list[TopicPartition]:
@@ -159,7 +159,7 @@ class ClusterRun(ClusterClients):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     async def _become_whole(self) -> None:
-        """Until all replicas are in sync and the same, byte for byte."""
+        """Wait until all replicas are in sync and identical byte for byte."""
         deadline = self.loop.time() + WHOLE_SECONDS
         while found := differences(self.world, self.invariants.in_sync()):
             assert self.loop.time() < deadline, f"stuck: {found[0]} after {WHOLE_SECONDS} s"
@@ -167,7 +167,7 @@ class ClusterRun(ClusterClients):
 
 
 def play(plan: ClusterPlan) -> Outcome[ClusterPlan]:
-    """Carry out a plan and check what came of it."""
+    """Carry out a plan and check the result."""
     command = f"python -m soak.sim.cluster --seed {plan.seed}{' --quick' if plan.is_quick else ''}"
     return outcome_of(ClusterRun, plan, command)
 

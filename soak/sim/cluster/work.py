@@ -1,4 +1,4 @@
-"""Programs beside those of the main topic: a topic that comes and goes, and a group that rebalances."""
+"""Clients in addition to the main topic's: a topic that is created and deleted, and a group that rebalances."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Commits:
 
     acknowledged: int = -1
     unsure: set[int] = field(default_factory=set)
-    """The commits without a response, which may have been executed, then or later."""
+    """The commits without a response, which may have been executed, possibly late."""
     found: int | None = None
-    """At the end."""
+    """The committed offset at the end."""
 
     def begin(self, offset: int) -> None:
-        """It is asked for."""
+        """Note that a commit was sent."""
         self.unsure.add(offset)
 
     def done(self, offset: int) -> None:
-        """It was acknowledged."""
+        """Note that a commit was acknowledged."""
         self.acknowledged = max(self.acknowledged, offset)
         self.unsure.discard(offset)
 
@@ -54,7 +54,7 @@ class Commits:
 
 
 class Work(Protocol):
-    """Goes on under every fault, until the run is over."""
+    """A client that continues under every fault until the run is over."""
 
     name: str
 
@@ -63,16 +63,16 @@ class Work(Protocol):
         ...
 
     async def look(self) -> None:
-        """Everything has healed, and all work has come to its end: what is there?"""
+        """Read the final state, after all faults and all clients have ended."""
         ...
 
     def check(self) -> list[str]:
-        """All violations."""
+        """Return all violations."""
         ...
 
 
 class Churn(ABC):
-    """A topic of one name is made, written, read and deleted, again and again; each time it is another."""
+    """A topic that is repeatedly created, written, read and deleted with the same name and a new topic id."""
 
     name = "churn"
 
@@ -81,7 +81,7 @@ class Churn(ABC):
         self._random = random.Random(f"{run.plan.seed}/churn")
         self._violations: list[str] = []
         self._sent: dict[str, set[bytes]] = {}
-        """By topic id."""
+        """The sent values of each topic id."""
         self._acknowledged: dict[str, dict[int, bytes]] = {}
 
     async def go(self) -> None:
@@ -108,7 +108,7 @@ class Churn(ABC):
 
     @abstractmethod
     def _present(self) -> str:
-        """The id of the topic that there is now, or nothing."""
+        """Return the id of the existing topic, or an empty string."""
 
     @abstractmethod
     def _is_being_deleted(self) -> bool:
@@ -137,7 +137,7 @@ class Churn(ABC):
                 acknowledged[found.offset] = value
 
     async def _read(self, topic_id: str) -> None:
-        """Until all that was acknowledged has been seen. A broker that is behind may know the topic before this one."""
+        """Read until all acknowledged records are read. A broker with old metadata may return the deleted topic."""
         wanted = set(self._acknowledged[topic_id].items())
         while wanted and not self._run.is_over:
             wanted -= set((await self._records(2.0)).items())
@@ -168,7 +168,7 @@ class Churn(ABC):
         found = await self._records(10.0)
         for offset, value in self._acknowledged.get(topic_id, {}).items():
             if found.get(offset) != value:
-                self._violations.append(f"lost: {value!r} was acknowledged at {offset}, there is {found.get(offset)!r}")
+                self._violations.append(f"lost: {value!r} was acknowledged at {offset}, found {found.get(offset)!r}")
         for offset, value in found.items():
             if value not in self._sent.get(topic_id, ()):
                 self._violations.append(f"resurrected: {value!r} is at {offset} of topic {topic_id}")
@@ -178,7 +178,7 @@ class Churn(ABC):
 
 
 class ClusterChurn(Churn):
-    """The topic of a cluster with a ZooKeeper."""
+    """The repeatedly created topic of a cluster with ZooKeeper."""
 
     _run: ClusterRun
 
@@ -197,7 +197,10 @@ class ClusterChurn(Churn):
 
 
 class Members:
-    """A group whose members come, go and die. Whatever it has passed was read, each partition by one at a time."""
+    """A group whose members join, leave and die.
+
+    Every record below a committed offset was read, and each partition has one owner in a generation.
+    """
 
     name = MEMBERS
 
@@ -215,7 +218,7 @@ class Members:
         await asyncio.gather(*(self._seat(number) for number in range(self._random.randint(2, MAX_MEMBERS))))
 
     async def _seat(self, number: int) -> None:
-        """One member after the other."""
+        """Run one member after another, until the run is over."""
         run, life = self._run, 0
         while not run.is_over:
             life += 1
@@ -241,10 +244,11 @@ class Members:
                     self._note(name, consumer)
                     for partition, records in found.items():
                         self._read.setdefault(partition, set()).update(record.offset for record in records)
-                    for partition, records in found.items():  # one may fail, and none of them is given again
+                    # A separate loop: a commit may fail, and the consumer does not return these records again.
+                    for partition, records in found.items():
                         await self._commit(consumer, partition, records[-1].offset + 1)
                 except KafkaError:
-                    # It was put out of the group, or a record has rotted: it goes on as a new one would.
+                    # The member was fenced, or a batch is corrupt: continue as a new member does.
                     await asyncio.sleep(PAUSE)
 
     async def _commit(self, consumer: Consumer, partition: TopicPartition, offset: int) -> None:
@@ -254,13 +258,13 @@ class Members:
         commits.done(offset)
 
     def _note(self, name: str, consumer: Consumer) -> None:
-        """In a generation of the classic protocol each partition is one member's."""
+        """Check that each partition has one owner in a generation of the classic protocol."""
         generation = consumer.group_metadata().generation
         if self._protocol == "classic" and generation >= 0:
             for partition in sorted(consumer.assignment):
                 owner = self._owners.setdefault((generation, partition), name)
                 if owner != name:
-                    self._violations.append(f"owners: {partition} is {owner}'s and {name}'s in {generation}")
+                    self._violations.append(f"owners: {partition} has {owner} and {name} in generation {generation}")
 
     def _consumer(self, rng: random.Random) -> Consumer:
         if self._protocol == "consumer":
@@ -289,7 +293,7 @@ class Members:
         for partition, commits in self._commits.items():
             skipped = set(range(commits.found or 0)) - self._read[partition]
             if skipped:
-                found.append(f"skipped: {partition} is committed to {commits.found}, nobody read {sorted(skipped)[:5]}")
+                found.append(f"skipped: {partition} is committed to {commits.found} without {sorted(skipped)[:5]}")
         return [*self._violations, *found]
 
 

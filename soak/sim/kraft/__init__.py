@@ -1,1 +1,1 @@
-"""KRaft clusters in simulated time: whole brokers, modelled controllers, clients, faults, and their rules."""
+"""KRaft clusters in simulated time: real broker code, modelled controllers, clients, faults, and the guarantees."""

@@ -1,4 +1,7 @@
-"""`python -m soak.sim.kraft --seed 7` replays a KRaft cluster; `--seeds 3000 --minutes 60` looks for a failure."""
+"""Search for a failing run of a simulated KRaft cluster: `python -m soak.sim.kraft --seeds 3000 --minutes 60`.
+
+`--seed 7` replays one run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folders of a broker's replicas against the metadata: none is missing, none remains, strays are kept."""
+"""A comparison of the folders of a broker's replicas with the metadata: no missing and no remaining folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Folder(NamedTuple):
     path: str
     key: PartitionKey
     kind: str
-    """Empty, `stray`, `delete` or `future`."""
+    """`stray`, `delete`, `future`, or empty for a normal folder."""
 
 
 def folders_of(disk: SimDisk, log_dirs: list[str]) -> Iterator[Folder]:
@@ -40,7 +40,7 @@ def folders_of(disk: SimDisk, log_dirs: list[str]) -> Iterator[Folder]:
 
 
 def topic_id_of(disk: SimDisk, path: str) -> UUID | None:
-    """Return the topic id in `partition.metadata`; None without a complete file."""
+    """Return the topic id in `partition.metadata`, or None if the file is missing or incomplete."""
     file = f"{path}/partition.metadata"
     if not disk.exists(file):
         return None
@@ -51,7 +51,7 @@ def topic_id_of(disk: SimDisk, path: str) -> UUID | None:
 def misplaced_folders(
     folders: list[Folder], broker_id: int, state: MetadataState, *, may_be_deleted_later: bool
 ) -> Iterator[str]:
-    """Yield the folders that the metadata do not have, and the replicas without a folder."""
+    """Yield the folders without a replica in the metadata, and the replicas without a folder."""
     permitted = ("stray", "delete") if may_be_deleted_later else ("stray",)
     local = {key for key, one in state.partitions.items() if broker_id in one.replicas}
     present = {folder.key for folder in folders if not folder.kind}
@@ -65,7 +65,7 @@ def misplaced_folders(
 def unassigned_directories(
     folders: list[Folder], broker_id: int, state: MetadataState, directories: dict[str, UUID]
 ) -> Iterator[str]:
-    """Yield the replicas whose directory in the metadata is another one than theirs."""
+    """Yield the replicas whose directory in the metadata differs from their actual directory."""
     for folder in folders:
         one = state.partitions.get(folder.key)
         if folder.kind or one is None or broker_id not in one.replicas:
@@ -73,4 +73,4 @@ def unassigned_directories(
         wanted = directories[folder.path.rpartition("/")[0]]
         if one.directory(broker_id) != wanted:
             stated = "unassigned" if one.directory(broker_id) == UNASSIGNED else one.directory(broker_id)
-            yield f"{folder.path} is in directory {wanted}, the metadata have {stated}"
+            yield f"{folder.path} is in directory {wanted}, the metadata has {stated}"

@@ -1,4 +1,4 @@
-"""A broker's metadata image in the form of the model, and the parts of the broker that have to agree with it."""
+"""A broker's metadata image in the form of the model, and the parts of the broker that must agree with the image."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def state_of(image: MetadataImage) -> MetadataState:
 
 
 def comparable(state: MetadataState) -> MetadataState:
-    """Return a state without the values that no image has."""
+    """Return a state without the values that metadata images do not contain."""
     copy = state.copy()
     copy.brokers = {number: broker._replace(registered_at=0) for number, broker in state.brokers.items()}
     return copy
 
 
 def first_difference(found: MetadataState, wanted: MetadataState) -> str:
-    """Return the first part in which two states differ; nothing if they are equal."""
+    """Return a description of the first difference of two states, or an empty string if they are equal."""
     for name in ("brokers", "topics", "partitions", "configs", "features"):
         ours, theirs = getattr(found, name), getattr(wanted, name)
         if ours != theirs:
@@ -75,7 +75,7 @@ def first_difference(found: MetadataState, wanted: MetadataState) -> str:
 
 
 def outdated_parts(server: BrokerServer, broker_id: int, state: MetadataState) -> Iterator[str]:
-    """Yield the parts of a broker that do not agree with the metadata that it has applied."""
+    """Yield the parts of a broker that do not agree with the metadata that the broker has applied."""
     yield from outdated_cache(server, state)
     yield from _replicas(server, broker_id, state)
     settings = [state.configs.get((BROKER_RESOURCE, name), {}).get(FETCHERS) for name in (str(broker_id), "")]

@@ -1,4 +1,4 @@
-"""Invariants of a KRaft cluster: brokers against the committed metadata log and against the quorum."""
+"""Invariants of a KRaft cluster: the brokers agree with the committed metadata log and with the quorum."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from barnabas.simulation.kraft.cluster import KRaftWorld, SimKRaftBroker
 from barnabas.simulation.kraft.quorum import QuorumBatch
 
 HEARTBEAT_SLACK = 0.4
-"""Seconds beyond the interval in which a heartbeat has to arrive."""
+"""The tolerance in seconds, in addition to the heartbeat interval, for the next heartbeat of a broker."""
 LAG = 3.0
-"""Seconds within which a broker that nothing disturbs has the records that are committed."""
+"""The seconds within which a broker without faults must have the committed records."""
 CALM = 1.5
-"""Seconds for a broker to find the active controller again, in addition to the timeouts of requests."""
+"""The seconds in which a broker finds the active controller again, in addition to the timeouts of requests."""
 
 
 @dataclass
 class Life:
-    """The observations of one process of a broker."""
+    """The observations of a broker between one start and the next stop."""
 
     number: int
     image: MetadataImage = EMPTY_IMAGE
     loaded: MetadataImage = EMPTY_IMAGE
     checked: MetadataImage = EMPTY_IMAGE
-    """The image with which the parts of the broker were compared."""
+    """The last image that was compared with the parts of the broker."""
     cached: tuple[object, MetadataImage] | None = None
-    """The snapshot of the metadata cache that was compared last, and the image with which it was compared."""
+    """The last compared snapshot of the metadata cache, and the image that it was compared with."""
     offset: int = -1
     high_watermark: int = -1
     epoch: int = -1
     first_offset: int = -1
-    """The offset of the first image, with which the folders were opened."""
+    """The offset of the first image, at which the broker opened its folders."""
     has_checked_replica: bool = False
     has_checked_strays: bool = False
     heartbeat_at: float = -1.0
     goal: tuple[int, float] = (-1, 0.0)
-    """An end of the committed log that the broker has to reach, and when it was committed."""
+    """A committed end offset that the broker has to reach, and the time of the commit."""
 
 
 class KRaftInvariants(ReplicaInvariants):
-    """Looks at all brokers every few milliseconds, at each commit and at each request to a controller."""
+    """A checker of all brokers that runs every `LOOK_SECONDS`, at each commit and at each request to a controller."""
 
     def __init__(self, world: KRaftWorld, plan: KRaftPlan, nemesis: KRaftNemesis) -> None:
         super().__init__(world)
@@ -71,11 +71,11 @@ class KRaftInvariants(ReplicaInvariants):
         self._calm_since: dict[int, float] = {}
         self._incarnations: dict[UUID, tuple[int, int]] = {}
         self._registered: dict[int, tuple[int, int]] = {}
-        """The life and the epoch of the last registration of each broker."""
+        """The number of the start and the broker epoch of the last registration of each broker."""
         self._stopped_cleanly: set[tuple[int, int]] = set()
-        """Lives that have ended with a clean stop."""
+        """The starts (broker, number) that ended with a clean stop."""
         self._applied: dict[int, int] = {}
-        """The last offset that each broker has applied in any life."""
+        """The highest offset that each broker has applied in any of its starts."""
         self._strays: dict[int, set[str]] = {}
         self._quorum.on_request.append(self._requested)
         self._quorum.on_commit.append(self._committed)
@@ -111,14 +111,14 @@ class KRaftInvariants(ReplicaInvariants):
                 self._check_fencing(record.broker_id, offset)
 
     def _check_fencing(self, broker_id: int, offset: int) -> None:
-        """A broker that nothing has disturbed keeps its session."""
+        """Check that a broker without faults keeps its session."""
         member = self.member(self._brokers[broker_id])
         lifecycle = None if member is None else member._lifecycle
         if lifecycle is not None and lifecycle.state is BrokerLifecycleState.RUNNING and self._is_calm(broker_id):
             self._say(f"fenced: broker {broker_id} at offset {offset}, without a cause")
 
     def note_stop(self, broker: ClusterMachine, life: int, was_calm: bool) -> None:
-        """A broker has stopped cleanly: the controllers know that it leads nothing."""
+        """Check that a cleanly stopped broker has done a controlled shutdown, after which it leads no partition."""
         self._stopped_cleanly.add((broker.broker_id, life))
         registered = self._quorum.state.brokers.get(broker.broker_id)
         if was_calm and registered is not None and registered.is_active:
@@ -131,7 +131,7 @@ class KRaftInvariants(ReplicaInvariants):
         return self.world.loop.time() - self._calm_since.get(broker_id, 1e9) > CALM + timeouts
 
     def is_calm(self, broker: ClusterMachine) -> bool:
-        """Return whether nothing has disturbed a broker and its way to the controllers for some time."""
+        """Return whether a broker and its links to the controllers have had no fault for some time."""
         return self._is_calm(broker.broker_id)
 
     def _note_disturbance(self, broker: SimKRaftBroker) -> None:
@@ -176,7 +176,7 @@ class KRaftInvariants(ReplicaInvariants):
             self._check_image(me, "published", life.image)
             offset = life.image.provenance.last_contained_offset
             if offset < life.offset:
-                self._say(f"backwards: {me} has published {life.offset}, now {offset}")
+                self._say(f"backwards: {me} had published {life.offset}, now {offset}")
             if life.first_offset < 0:
                 life.first_offset = offset
             life.offset = offset
@@ -212,13 +212,13 @@ class KRaftInvariants(ReplicaInvariants):
             return
         epoch, leader = state.leader_and_epoch.epoch, state.leader_and_epoch.leader_id
         if epoch < life.epoch:
-            self._say(f"epoch: {me} went from {life.epoch} to {epoch}")
+            self._say(f"epoch: {me} changed from {life.epoch} to {epoch}")
         life.epoch = epoch
         if leader is not None and self._quorum.leaders.get(epoch) != leader:
             self._say(f"leader: {me} follows {leader} in epoch {epoch}, led by {self._quorum.leaders.get(epoch)}")
         high_watermark = -1 if state.high_watermark is None else state.high_watermark
         if high_watermark < life.high_watermark:
-            self._say(f"high watermark: {me} went from {life.high_watermark} to {high_watermark}")
+            self._say(f"high watermark: {me} decreased from {life.high_watermark} to {high_watermark}")
         if high_watermark > self._quorum.end:
             self._say(f"high watermark: {me} has {high_watermark}, {self._quorum.end} are committed")
         life.high_watermark = high_watermark
@@ -234,7 +234,7 @@ class KRaftInvariants(ReplicaInvariants):
             self.check_replica(me, replica)
 
     def check_replica(self, me: str, replica: KafkaRaftLog) -> None:
-        """Check that a replica has a log that a leader had, and its epochs."""
+        """Check that the log and the epochs of a replica are those of a leader of the quorum."""
         offset, epochs = replica.start_offset, list[tuple[int, int]]()
         known: QuorumBatch | None = None
         while offset < replica.end_offset:
@@ -261,7 +261,7 @@ class KRaftInvariants(ReplicaInvariants):
             self._say(f"epochs: {me} has {found}, its records have {epochs}")
 
     def _look_at_strays(self, broker: SimKRaftBroker, me: str, life: Life) -> None:
-        """Check that the replicas that a start has put aside were moved or deleted since the broker knew them."""
+        """Check that each replica renamed to a stray at the start was moved or deleted in the metadata."""
         known = self._strays.setdefault(broker.broker_id, set())
         for folder in folders_of(broker.disk, self._plan.settings["log.dirs"].split(",")):
             if folder.kind != "stray" or folder.path in known:
@@ -270,10 +270,10 @@ class KRaftInvariants(ReplicaInvariants):
             since = self._quorum.states[self._applied.get(broker.broker_id, -1) + 1 : life.first_offset + 1]
             partitions = [state.partitions.get(folder.key) for state in since]
             if all(one is not None and broker.broker_id in one.replicas for one in partitions):
-                self._say(f"stray: {me} has opened its folders at {life.first_offset} and puts {folder.path} aside")
+                self._say(f"stray: {me} has opened its folders at {life.first_offset} and renamed {folder.path}")
 
     def _look_at_cache(self, broker: SimKRaftBroker, me: str, life: Life, member: KRaftMember) -> None:
-        """Check that responses have the brokers and topics of the published image, also during a publication."""
+        """Check that the metadata cache agrees with the published image, also during a publication."""
         publisher, server = member._publisher, broker.server
         if publisher is None or server is None or not publisher.has_published.is_set():
             return

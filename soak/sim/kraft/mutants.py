@@ -1,6 +1,6 @@
-"""Planted bugs in a broker's part of a KRaft cluster, which the simulation has to find.
+"""Planted bugs in the broker code for KRaft clusters, which the simulation must find.
 
-`python -m soak.sim.kraft.mutants` plants each of them in turn and prints the number of seeds to find it.
+`python -m soak.sim.kraft.mutants` plants each bug and prints the number of seeds until the bug is found.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_SEEDS = 100
 
 
 async def nothing(*_: Any, **__: Any) -> None:
-    """Replace a step that a broker has to take."""
+    """Replace a step of a broker by doing nothing."""
 
 
 # -- the observer ------------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def skip_the_controlled_shutdown(patch: Patch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KRaftMutant(PlantedBug):
-    """A planted bug, with the work and the changes of the plan that make it visible."""
+    """A planted bug, with the work and the changes of the plan that reveal the bug."""
 
     work: frozenset[str] = frozenset()
     changes: dict[str, Any] = field(default_factory=dict)

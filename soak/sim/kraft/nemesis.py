@@ -1,4 +1,4 @@
-"""Faults of a KRaft cluster: of brokers, of controllers and between them, and changes of the metadata during them."""
+"""Faults of brokers, controllers and links of a KRaft cluster, and concurrent changes of the metadata."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SCRATCH = "scratch"
 """A topic without clients, for changes of its metadata."""
 MAX_GROWTH = 3
 TURN_MARGIN = 0.3
-"""The share of the session that a long turn leaves for heartbeats."""
+"""The share of the session that remains for heartbeats after a long turn."""
 
 
 class KRaftNemesis(QuorumNemesis):
-    """Injects the faults of the plan until its time is over."""
+    """An injector of the faults of a plan, until the time of the plan is over."""
 
     def __init__(self, world: KRaftWorld, plan: KRaftPlan) -> None:
         super().__init__(world, plan.harm)
         self._plan = plan
         self._growth = 0
         self.in_turn: set[ClusterMachine] = set()
-        """The brokers with a long turn of their loops."""
+        """The brokers whose event loops are in a long turn."""
         self._turn_ended_at: dict[ClusterMachine, float] = {}
         self.on_stop: Callable[[ClusterMachine, int, bool], None] = lambda broker, life, was_calm: None
         self.is_calm: Callable[[ClusterMachine], bool] = lambda broker: False
@@ -55,7 +55,7 @@ class KRaftNemesis(QuorumNemesis):
     # -- brokers -----------------------------------------------------------------------------------------------------
 
     async def _long_turn(self) -> None:
-        """One turn of a broker's loop takes long, but ends before its session."""
+        """Make a turn of a broker's event loop take long, but end before the session of the broker."""
         broker = self._victim()
         if broker is not None:
             self._suffering.add(broker)
@@ -66,12 +66,12 @@ class KRaftNemesis(QuorumNemesis):
             self.world.loop.frozen.discard(broker.node)
             self.in_turn.discard(broker)
             self._turn_ended_at[broker] = self.world.loop.time()
-            # The next turn is later than the next heartbeats.
+            # Wait until the next heartbeats before the next long turn.
             await asyncio.sleep(self._plan.session)
             self._suffering.discard(broker)
 
     def was_in_turn(self, broker: ClusterMachine, seconds: float) -> bool:
-        """Return whether a long turn has ended in this time."""
+        """Return whether a long turn of the broker has ended within the last `seconds`."""
         return self.world.loop.time() - self._turn_ended_at.get(broker, -1e9) <= seconds
 
     async def _end(self, broker: ClusterMachine) -> None:
@@ -99,7 +99,7 @@ class KRaftNemesis(QuorumNemesis):
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def _order(self, change: Callable[[ActiveController], object]) -> None:
-        """Have the present leader change the metadata. Whether the change is committed, its successors decide."""
+        """Let the current leader append a change of the metadata. A new leader may discard the change."""
         active = self._quorum.active
         if active is not None and self._quorum.is_able(active.node):
             change(active.controller)
@@ -127,7 +127,7 @@ class KRaftNemesis(QuorumNemesis):
             self._order(lambda controller: controller.grow(SCRATCH))
 
     async def _replace_topic(self) -> None:
-        """The scratch topic becomes another one, in one batch or in two."""
+        """Delete the scratch topic and create it again, in one batch or in two."""
         if self.random.random() < 0.5:
             count = self.random.randint(1, 3)
             factor = self.random.randint(1, len(self.world.brokers))
@@ -148,7 +148,7 @@ class KRaftNemesis(QuorumNemesis):
         self._order(lambda controller: controller.set_config(BROKER_RESOURCE, broker, "num.replica.fetchers", value))
 
     async def _transaction(self) -> None:
-        """Records of a metadata transaction in several batches, of which the first begins before the transaction."""
+        """Append a metadata transaction in several batches. The first batch begins before the transaction."""
         number = self.random.randrange(10**6)
 
         def setting(value: int) -> Any:

@@ -1,4 +1,4 @@
-"""The choices of a seed for a KRaft cluster: brokers, the behaviour of the quorum, faults and settings."""
+"""The plan that a seed draws for a KRaft cluster: brokers, the behaviour of the quorum, faults and settings."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ CLEAN_STOPS = frozenset({"stop", "stop all"})
 
 @dataclass(frozen=True, slots=True)
 class KRaftPlan(Load):
-    """One run of one cluster. Times are seconds."""
+    """The plan of a run. Times are seconds."""
 
     brokers: int
     seconds: float
     gap: float
-    """Between two acts of one nemesis, at most."""
+    """The maximum time between two faults of one nemesis."""
     downtime: float
-    """How long an act lasts, at most."""
+    """The maximum duration of a fault."""
     nemeses: int
     work: frozenset[str]
     settings: dict[str, str]
@@ -51,7 +51,7 @@ class KRaftPlan(Load):
 
     @classmethod
     def draw(cls, seed: int, *, quick: bool = False) -> KRaftPlan:
-        """`quick` for a few simulated seconds."""
+        """Draw the plan of a seed; `quick` for a few simulated seconds."""
         rng = random.Random(f"{seed}/kraft")
         durability = rng.choice(["disk", "disk", "page-cache"])
         menu = [
@@ -92,17 +92,17 @@ class KRaftPlan(Load):
 
     @property
     def kinds(self) -> tuple[WriterKind, ...]:
-        """The kinds of producers."""
+        """Return the guarantees of the producers."""
         return (WriterKind(),)
 
     @property
     def harm(self) -> Harm:
-        """The settings of the nemesis."""
+        """Return the settings of the nemesis."""
         return Harm(self.faults, self.seconds, self.gap, self.downtime, self.nemeses)
 
     @property
     def quorum(self) -> QuorumBehavior:
-        """The behaviour of the controllers."""
+        """Return the behaviour of the controllers."""
         return QuorumBehavior(
             slow_commit_chance=0.3 if "slow commits" in self.faults else 0.0,
             election=self.election,

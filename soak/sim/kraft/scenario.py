@@ -1,4 +1,4 @@
-"""One seeded run of a KRaft cluster: clients and operators at work under a nemesis, then everything is compared."""
+"""One seeded run of a KRaft cluster: clients and operators under faults, then a comparison of all brokers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from barnabas.simulation.loop import SimLoop
 
 READY_SECONDS = 60.0
 LIVE_SECONDS = 40.0
-"""After the last fault every partition takes new records within this time."""
+"""Every partition acknowledges new records within this time after the last fault."""
 WHOLE_SECONDS = 60.0
-"""After the last fault all replicas are in sync, and equal, within this time."""
+"""All replicas are in sync and identical within this time after the last fault."""
 MAX_LAG = 3
-"""Records that a broker may still have to apply: they are committed continuously."""
+"""The number of committed records that a broker may not have applied at the end: commits continue all the time."""
 FEATURES = {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
 
 
 class KRaftChurn(Churn):
-    """A topic that the controllers create and delete."""
+    """A topic that is repeatedly created and deleted by the controllers."""
 
     _run: KRaftRun
 
@@ -44,7 +44,7 @@ class KRaftChurn(Churn):
         self._run.order(lambda controller: controller.delete_topic("churn"))
 
     def _present(self) -> str:
-        """Return the id of the topic when no broker has a replica of a former one, which it would still serve."""
+        """Return the id of the topic, or an empty string while a broker may still serve a replica of a deleted topic."""
         topic_id = self._run.world.quorum.state.topic_id("churn")
         servers = [broker.server for broker in self._run.world.running]
         held = {
@@ -62,7 +62,7 @@ class KRaftChurn(Churn):
 
 
 class KRaftRun(ClusterClients):
-    """The run of a seed."""
+    """The run of a plan with a KRaft cluster."""
 
     plan: KRaftPlan
     world: KRaftWorld
@@ -125,7 +125,7 @@ class KRaftRun(ClusterClients):
         self.nemesis.calm_down()
         await self._within(LIVE_SECONDS, "no new record is acknowledged", self._probe_all())
         self.is_over = True
-        await self._within(LIVE_SECONDS, "clients do not come to an end", asyncio.gather(*self.clients))
+        await self._within(LIVE_SECONDS, "the clients do not finish", asyncio.gather(*self.clients))
         await self._drain()
         await self._become_whole()
         await world.spawn(world.machine("judge"), self._find_commit())
@@ -136,11 +136,11 @@ class KRaftRun(ClusterClients):
         self._look_at_brokers()
 
     def _end_after_violations(self) -> None:
-        """End a run that has failed: a broker that does not follow the quorum may keep it busy for a long time."""
+        """End a run after a violation. A broker that does not follow the quorum would make the rest of the run slow."""
         assert not self.invariants.violations, self.invariants.violations[0]
 
     def order(self, change: Any) -> None:
-        """Have the present leader change the metadata."""
+        """Let the current leader append a change of the metadata."""
         active = self.world.quorum.active
         if active is not None and self.world.quorum.is_able(active.node):
             change(active.controller)
@@ -165,7 +165,7 @@ class KRaftRun(ClusterClients):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     async def _become_whole(self) -> None:
-        """Wait until all replicas are in sync and equal, and all brokers have all metadata."""
+        """Wait until all replicas are in sync and identical, and all brokers have applied the metadata."""
         deadline = self.loop.time() + WHOLE_SECONDS
         while True:
             found = [*self._unfinished(), *differences(self.world, self._in_sync())]
@@ -183,7 +183,7 @@ class KRaftRun(ClusterClients):
         }
 
     def _unfinished(self) -> Iterator[str]:
-        """Yield everything that is not as the metadata require."""
+        """Yield the differences between the brokers and the metadata."""
         state = self.world.quorum.state
         for broker in self.world.brokers.values():
             registered = state.brokers.get(broker.broker_id)
@@ -195,7 +195,7 @@ class KRaftRun(ClusterClients):
             if applied < self.world.quorum.end - MAX_LAG:
                 yield f"broker {broker.broker_id} has applied {applied} of {self.world.quorum.end} records"
             folders = self._folders(broker)
-            # The delay of deletions is one of the wall clock, which may have been set back.
+            # The delay of deletions uses the wall clock, which may have been set back.
             is_late = "clock jump" in self.plan.faults
             yield from misplaced_folders(folders, broker.broker_id, state, may_be_deleted_later=is_late)
             directories = broker.server.state.log_manager.directory_ids()
@@ -208,7 +208,7 @@ class KRaftRun(ClusterClients):
         return list(folders_of(broker.disk, self.plan.settings["log.dirs"].split(",")))
 
     def _look_at_brokers(self) -> None:
-        """Compare the replicas of the metadata log, and the strays."""
+        """Check the replicas of the metadata log and the stray replicas."""
         for broker in self.world.brokers.values():
             me = f"broker {broker.broker_id} at the end"
             member = self.invariants.member(broker)

@@ -1,1 +1,1 @@
-"""Share groups in simulated time: members that accept, release, reject, renew, forget and crash."""
+"""Share groups in simulated time: members that accept, release, reject, renew or ignore records, and crash."""

@@ -1,4 +1,4 @@
-"""A member of a share group: reads records, processes them, and accepts, releases, rejects, renews or forgets them."""
+"""A member of a share group that reads records and accepts, releases, rejects, renews or ignores them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NEVER_RAISED = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Errors that no fault of a run explains."""
+"""Errors that the faults of a run cannot cause."""
 
 
 class ProcessingFailedError(Exception):
-    """The application has failed; its consumer is closed."""
+    """A failure of the application, after which its consumer is closed."""
 
 
 class Setting(Protocol):
@@ -50,7 +50,7 @@ class Setting(Protocol):
 
 
 class Slot:
-    """The place of one member, with one life after another; a paused life may overlap with its successor."""
+    """A sequence of processes (lives) of one member. A paused process may overlap with its successor."""
 
     def __init__(self, setting: Setting, group_id: str, number: int) -> None:
         self.setting = setting
@@ -63,7 +63,7 @@ class Slot:
         return [life for life in self.lives if not life.task.done() and not life.is_dead]
 
     async def keep_going(self) -> None:
-        """Replace each life that has ended or is paused, until the run is finished."""
+        """Start a new process after each process that has ended or is paused, until the run is finished."""
         loop = self.setting.world.loop
         while not self.setting.is_finished:
             if all(life.node in loop.frozen for life in self.running):
@@ -91,7 +91,7 @@ class Life:
         self.task = self.setting.world.spawn(self.node, self._run())
 
     def kill(self) -> None:
-        """End the process as kill -9 does."""
+        """Kill the process without closing the consumer."""
         self.is_dead = True
         self.node.kill()
 
@@ -116,7 +116,7 @@ class Life:
         records = [record for batch in found.values() for record in batch]
         for one in records:
             watch.delivered(self.group_id, one.partition, self._member_id, one.offset, one.delivery_count)
-        # Afterwards all records have to be finished within a limited time.
+        # After the faults, all records must be finished within a limited time.
         if records and plan.processing and rng.random() < 0.3 and not self.setting.is_over:
             await asyncio.sleep(rng.random() * plan.processing)
         if rng.random() < FAILURE_CHANCE and records:
@@ -133,7 +133,7 @@ class Life:
         for record in [*renewed, *records]:
             chance = rng.random()
             if record.is_expired and rng.random() < 0.5:
-                continue  # an application may check the lock, or send an acknowledgement that is rejected
+                continue  # an application may check the lock, or send an acknowledgement that the leader rejects
             if (chance := chance - plan.release_chance) < 0:
                 self._wait_for(record.release())
             elif (chance := chance - plan.reject_chance) < 0:
@@ -149,7 +149,7 @@ class Life:
             self._waiting.append(acknowledgements)
 
     def _take_results(self) -> None:
-        """Compare the results that have arrived with the results of the leaders."""
+        """Compare the received results of acknowledgements with the results of the leaders."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             if not one.is_complete:

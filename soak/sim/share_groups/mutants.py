@@ -1,6 +1,6 @@
-"""Planted bugs of share groups, which the simulation has to find.
+"""Planted bugs of share groups, which the simulation must find.
 
-`python -m soak.sim.share_groups.mutants` plants them one at a time and prints the number of seeds until each is found.
+`python -m soak.sim.share_groups.mutants` plants each bug and prints the number of seeds until the bug is found.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_SEEDS = 200
 
 
 def release_the_records_of_all_members(patch: Patch) -> None:
-    """When a session ends, the records of other members become available, too."""
+    """Release the records of other members too when a session ends."""
 
     def release_acquired_records(self: SharePartition, member_id: str) -> StateUpdate:
         update = StateUpdate()
@@ -57,7 +57,7 @@ def expire_locks_early(patch: Patch) -> None:
 
 
 def renew_no_locks(patch: Patch) -> None:
-    """A renewal is answered without an error, and the lock expires at its former time."""
+    """Respond to a renewal without an error, but let the lock expire at its former time."""
     original = SharePartition._acknowledge_offsets
 
     def acknowledge_offsets(self: SharePartition, update: Any, settings: Any, member_id: str, *rest: Any) -> None:
@@ -75,7 +75,7 @@ def never_expire_locks(patch: Patch) -> None:
 
 
 def answer_before_the_write(patch: Patch) -> None:
-    """The leader answers an acknowledgement that the share coordinator does not have yet."""
+    """Respond to an acknowledgement before the share coordinator has written it."""
     original = ManagedSharePartition.submit
 
     def submit(self: ManagedSharePartition, update: StateUpdate, done: WriteCallback) -> None:
@@ -86,7 +86,7 @@ def answer_before_the_write(patch: Patch) -> None:
 
 
 def answer_before_the_commit(patch: Patch) -> None:
-    """The share coordinator answers a write that its followers do not have yet."""
+    """Respond to a write of the share coordinator before its followers have the write."""
     original = ShareCoordinator._append
 
     def append(self: ShareCoordinator, shard: Any, records: Any, encoded: Any, done: Any) -> None:
@@ -97,7 +97,7 @@ def answer_before_the_commit(patch: Patch) -> None:
 
 
 def lose_records_when_loading(patch: Patch) -> None:
-    """The share coordinator skips each tenth record of its log."""
+    """Skip every tenth record when the share coordinator loads its log."""
     original = CoordinatorLog.replay
 
     async def replay(self: CoordinatorLog, partition: Any, take: Any) -> None:
@@ -129,7 +129,7 @@ def accept_writes_of_former_leaders(patch: Patch) -> None:
 
 
 def write_the_end_as_the_start_offset(patch: Patch) -> None:
-    """The next leader begins after records that are not acknowledged."""
+    """Let the next leader begin after records that are not acknowledged."""
     original = ManagedSharePartition._write
 
     async def write(self: ManagedSharePartition, state_epoch: int, start: int, *rest: Any) -> Any:
@@ -147,7 +147,7 @@ def lose_released_records(patch: Patch) -> None:
 
 
 def forget_acquired_records_when_loading(patch: Patch) -> None:
-    """Records that a former leader had delivered, without an acknowledgement, are not delivered again."""
+    """Do not deliver records again that a former leader has delivered without an acknowledgement."""
 
     def add_unread(self: SharePartition, first_offset: int, last_offset: int) -> None:
         state = InFlightState(first_offset, last_offset, RecordState.ARCHIVED, 0)
@@ -169,7 +169,7 @@ def forget_delivery_counts_when_loading(patch: Patch) -> None:
 
 
 def count_releases_back(patch: Patch) -> None:
-    """A released record has the delivery count that it had before its delivery."""
+    """Restore the delivery count before the delivery when a record is released."""
     original = SharePartition._change_state
 
     def change_state(self: SharePartition, update: Any, settings: Any, state: InFlightState, *rest: Any) -> None:
@@ -190,7 +190,7 @@ def ignore_the_delivery_count_limit(patch: Patch) -> None:
 
 
 def keep_sessions_of_closed_connections(patch: Patch) -> None:
-    """Records of members that died remain acquired, and are not delivered again: their locks do not expire either."""
+    """Keep the records of dead members acquired. Their locks do not expire either."""
     patch.setattr(SharePartitionManager, "_release", lambda self, session: None)
     never_expire_locks(patch)
 
@@ -199,7 +199,7 @@ def keep_sessions_of_closed_connections(patch: Patch) -> None:
 
 
 def accept_records_that_are_not_returned(patch: Patch) -> None:
-    """The consumer returns one record of several, and accepts all."""
+    """Return one of several records to the application, but accept all of them."""
     original = ShareConsumer._take
 
     def take(self: ShareConsumer, max_records: int) -> list[ShareRecord]:
@@ -213,7 +213,7 @@ def accept_records_that_are_not_returned(patch: Patch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShareMutant(PlantedBug):
-    """A planted bug, with the changes of the plan that make it visible."""
+    """A planted bug, with the changes of the plan that reveal the bug."""
 
     changes: dict[str, Any] = field(default_factory=dict)
     brokers: int | None = None

@@ -1,4 +1,4 @@
-"""Faults of share groups: members that die, pause or are cut off, and the death of their leaders and coordinators."""
+"""Faults of share groups: members that die, pause or are cut off, and leaders and share coordinators that die."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSE_FACTOR = 1.5
 
 
 class ShareNemesis(Nemesis):
-    """Injects the faults of the plan until its time is over."""
+    """An injector of the faults of a plan, until the time of the plan is over."""
 
     def __init__(self, world: ClusterWorld, plan: SharePlan, slots: Sequence[Slot]) -> None:
         super().__init__(world, plan.harm)
@@ -50,7 +50,7 @@ class ShareNemesis(Nemesis):
             life.kill()
 
     async def _pause_consumer(self) -> None:
-        """Pause a member, perhaps until its locks have expired; another member takes its place."""
+        """Pause a member, perhaps until its locks have expired. Another process replaces the member."""
         life = self._life()
         if life is not None:
             self.world.loop.frozen.add(life.node)

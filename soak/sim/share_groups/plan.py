@@ -1,4 +1,4 @@
-"""The choices of a seed for a run with share groups: brokers, groups, the behaviour of members, faults, settings."""
+"""The plan that a seed draws for a run with share groups: brokers, groups, members, faults and settings."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ SHARE_ACTS = (
 )
 """Faults of the members, of a partition leader and of a share coordinator."""
 MOVE, MOVE_CHANCE = "move a leader", 0.5
-"""A change of the leader without a failure, and its share of the runs of several brokers with other faults."""
+"""A change of the leader without a failure, and its probability in runs with several brokers and other faults."""
 STATES = ("tail", "slow disk", "flush-late", *BROKEN_REQUESTS)
 """Permanent faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharePlan(ClusterPlan):
-    """One run. Times are seconds."""
+    """The plan of a run. Times are seconds."""
 
     groups: int
     members: int
-    """In each group."""
+    """The number of members in each group."""
     delivery_count_limit: int
     lock_seconds: float
     """The duration of an acquisition lock."""
@@ -55,7 +55,7 @@ class SharePlan(ClusterPlan):
     reject_chance: float
     renew_chance: float
     forget_chance: float
-    """Probability that a member never acknowledges a record: its lock expires."""
+    """Probability that a member never acknowledges a record, so that its lock expires."""
     request_timeout_ms: int
 
     @classmethod

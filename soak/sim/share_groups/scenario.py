@@ -1,4 +1,4 @@
-"""One seeded run: members of share groups under faults; then each record has to be finished in each group."""
+"""One seeded run: members of share groups under faults. Afterwards each record must be finished in each group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from barnabas.server.controller.admin_manager import TopicCreation
 from barnabas.simulation.loop import SimLoop
 
 FINISH_SECONDS = 120.0
-"""The groups have no lag within this time after the last fault."""
+"""The groups must have no lag within this time after the last fault."""
 LAG_SECONDS = 0.5
 KEYS = frozenset(
     {
@@ -53,7 +53,7 @@ class ShareRun(ClusterRun):
         self.nemesis.set_states()
         self.errors: list[str] = []
         self.is_finished = False
-        """Whether no group has a lag, so that the members end."""
+        """Whether no group has a lag, so that the members may end."""
         if plan.brokers == 1:
             self.invariants.least_in_sync = 1
 
@@ -69,7 +69,7 @@ class ShareRun(ClusterRun):
 
     @property
     def acknowledged(self) -> int:
-        """Records that were accepted or rejected, in all groups."""
+        """Return the number of records that were accepted or rejected, in all groups."""
         return self.watch.acknowledged
 
     @property
@@ -121,7 +121,7 @@ class ShareRun(ClusterRun):
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _configure_groups(self) -> None:
-        """Let the groups begin with the first record, and wait until all brokers have the setting."""
+        """Set `share.auto.offset.reset=earliest` for the groups, and wait until all brokers have the setting."""
         world = self.world
         await world.spawn(world.machine("administrator"), self._alter_configs())
 

@@ -49,7 +49,7 @@ class Term:
 
     leader_epoch: int
     owners: dict[int, Ownership] = field(default_factory=dict)
-    """By offset, also after the lock has expired."""
+    """The last owner of each offset, also after the lock has expired."""
     counts: dict[int, int] = field(default_factory=dict)
     """The last delivery count by offset."""
     in_transition: Counter[int] = field(default_factory=Counter)
@@ -62,17 +62,17 @@ class Deliveries:
 
     terms: dict[ManagedSharePartition, Term] = field(default_factory=dict)
     highest: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By offset, the highest delivery count, and the highest leader epoch of a share-partition that delivered it."""
+    """The highest delivery count of each offset, and the highest leader epoch of a share-partition that delivered it."""
     durable: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By offset, the delivery count of the last durable release, and the leader epoch of that release."""
+    """The delivery count and the leader epoch of the last durable release of each offset."""
     finished: dict[int, int] = field(default_factory=dict)
-    """By offset, the leader epoch of a durable accept or reject."""
+    """The leader epoch of the durable accept or reject of each finished offset."""
     requested: set[int] = field(default_factory=set)
     """Offsets for which the owner has requested an accept or a reject, with or without a response."""
     acquired: Counter[tuple[str, int, int]] = field(default_factory=Counter)
     """Acquisitions by member id, offset and delivery count."""
     delivered: Counter[tuple[str, int, int]] = field(default_factory=Counter)
-    """Records that an application has received, as in `acquired`."""
+    """Records that an application has received, by member id, offset and delivery count."""
     accepted: set[tuple[str, int]] = field(default_factory=set)
     """Member id and offset of each requested accept."""
     granted: set[tuple[str, int, int]] = field(default_factory=set)
@@ -80,14 +80,14 @@ class Deliveries:
 
 
 class ShareWatch:
-    """All share-partitions of one run. Records the violations with their times."""
+    """All share-partitions of one run, and the violations with their times."""
 
     def __init__(self, lock_seconds: float, delivery_count_limit: int) -> None:
         self.lock_seconds = lock_seconds
         self.limit = delivery_count_limit
         self.violations: list[str] = []
         self.partitions: dict[tuple[str, int], Deliveries] = {}
-        """By group and partition: a run has one topic."""
+        """The history by group and partition. A run has one topic."""
         self.acknowledged = 0
         """Records whose accept or reject is durable."""
 
@@ -160,16 +160,16 @@ class ShareWatch:
 
     def _acquired(self, managed: ManagedSharePartition, member_id: str, offsets: range, count: int) -> None:
         history, term, name = self._term(managed)
-        # Of the partition, because a leader that has missed an election may have an outdated share-partition.
+        # Use the epoch of the partition: a leader that has missed an election may have an outdated share-partition.
         epoch, now = managed.partition.leader_epoch, _now()
         for offset in offsets:
             owner = term.owners.get(offset)
             record = f"{name}: offset {offset} is acquired by {member_id} with delivery count {count}"
             if owner is not None and not owner.is_over(now):
-                self._say(f"two owners: {record}; {owner.member_id} has its lock until {owner.deadline:.3f}")
+                self._say(f"two owners: {record}; {owner.member_id} has the lock until {owner.deadline:.3f}")
             if term.in_transition[offset]:
                 self._say(f"transition: {record} during the write of an acknowledgement")
-            # A former leader that was not informed of the new one may deliver records; it can not acknowledge them.
+            # A former leader without current metadata may deliver records, but cannot acknowledge them.
             if history.finished.get(offset, epoch + 1) <= epoch:
                 self._say(f"again: {record} after its acknowledgement in epoch {history.finished[offset]}")
             before = term.counts.get(offset)

@@ -1,1 +1,1 @@
-"""Streams groups in simulated time: members that join, leave, pause and crash, and each task has one active owner."""
+"""Streams groups in simulated time: members join, leave, pause and crash, and each task has one active owner."""

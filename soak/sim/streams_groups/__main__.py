@@ -1,4 +1,7 @@
-"""`python -m soak.sim.streams_groups --seed 7` replays a run; `--seeds 1000 --minutes 60` searches for a failure."""
+"""Search for a failing run with a streams group: `python -m soak.sim.streams_groups --seeds 1000 --minutes 60`.
+
+`--seed 7` replays one run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks that members have, and the rules for them."""
+"""The tasks that members have, and the checks of the assignments."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Task = tuple[str, int]
 
 @dataclass(slots=True)
 class Entitlement:
-    """The times until which the coordinator can not give the active tasks of a member to another one."""
+    """The times until which the coordinator cannot assign the active tasks of a member to another member."""
 
     heartbeat_at: float = 0.0
-    """Time at which the last successful heartbeat was sent: the session can not expire before its timeout after it."""
+    """The time of the last successful heartbeat. The session cannot expire until the session timeout after it."""
     revocation_since: float | None = None
-    """A lower bound of the time at which the coordinator requested a revocation that is not finished."""
+    """A lower bound of the time at which the coordinator requested an unfinished revocation."""
 
 
 @dataclass
@@ -33,10 +33,10 @@ class TaskLedger:
     now: Callable[[], float]
     violations: list[str] = field(default_factory=list)
     owners: dict[tuple[int, Task], str] = field(default_factory=dict)
-    """The member, or the instance of a static member, that has acknowledged an active task in an epoch."""
+    """The member, or the static member's instance id, that has acknowledged an active task in an epoch."""
     lives: list[Life] = field(default_factory=list)
     acknowledged: int = 0
-    """Assignments that members have acknowledged."""
+    """The number of assignments that members have acknowledged."""
 
     def _say(self, violation: str) -> None:
         if len(self.violations) < MAX_VIOLATIONS:
@@ -53,7 +53,7 @@ class TaskLedger:
             self._say(f"roles: {life.name} received {sorted(active & standby)} in two roles")
 
     def adopt(self, life: Life, active: Iterable[Task]) -> None:
-        """Check that no other member still has an active task that a member begins to process."""
+        """Check that no other member still has the active tasks that a member begins to process."""
         for task in sorted(active):
             for other in self.lives:
                 if other is not life and task in other.active and self._is_entitled(other):
@@ -68,7 +68,7 @@ class TaskLedger:
         return now < entitlement.heartbeat_at + self.plan.session_seconds and not is_late
 
     def acknowledge(self, member: str, epoch: int, active: Iterable[Task]) -> None:
-        """Check the tasks of a heartbeat that was answered without an error: each has one owner in an epoch."""
+        """Check that each active task of a successful heartbeat has one owner in the epoch."""
         self.acknowledged += 1
         for task in sorted(active):
             owner = self.owners.setdefault((epoch, task), member)

@@ -1,6 +1,6 @@
-"""Members of a streams group, which send StreamsGroupHeartbeat as the threads of Kafka Streams do (KIP-1071).
+"""Members of a streams group that send StreamsGroupHeartbeat like the threads of Kafka Streams (KIP-1071).
 
-A member revokes tasks before it reports so, and processes new tasks when the coordinator has assigned them.
+A member revokes tasks before it reports the revocation, and processes new tasks after the coordinator has assigned them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Setting(Protocol):
 
 
 class Slot:
-    """The place of one thread, with one life after another; a paused life may overlap with its successor."""
+    """A sequence of threads (lives) in one place. A paused thread may overlap with its successor."""
 
     def __init__(self, setting: Setting, number: int) -> None:
         self.setting = setting
@@ -73,13 +73,13 @@ class Slot:
         return [life for life in self.lives if not life.has_ended and not life.is_dead]
 
     async def keep_going(self) -> None:
-        """Replace each life that has ended or is paused, until the run is finished."""
+        """Start a new thread after each thread that has ended or is paused, until the run is finished."""
         loop = self.setting.world.loop
         while not self.setting.is_finished:
             if all(life.node in loop.frozen for life in self.running):
                 self.lives.append(Life(self, len(self.lives)))
             if self.setting.is_over:
-                # A thread that was paused returns, and one of the two leaves.
+                # A paused thread has resumed: one of the two threads leaves.
                 for life in self.running[:-1]:
                     life.is_leaving = True
             await asyncio.sleep(PAUSE)
@@ -94,7 +94,7 @@ class Life:
     def __init__(self, slot: Slot, number: int) -> None:
         self.setting = setting = slot.setting
         self.name = f"member-{slot.number}-{number}"
-        """Also the member id."""
+        """The name of the thread, which is also the member id."""
         self.process_id = slot.process_id
         self.instance_id = slot.instance_id
         self.node: SimNode = setting.world.machine(self.name)
@@ -106,9 +106,9 @@ class Life:
         self.is_dead = self.is_leaving = self.is_stubborn = False
         self._granted: tuple[frozenset[Task], frozenset[Task]] = self.active, self.standby
         self._reported: tuple[frozenset[Task], frozenset[Task]] | None = None
-        """The tasks of the last heartbeat with a response; None if the next heartbeat has to have all fields."""
+        """The tasks of the last heartbeat with a response; None if the next heartbeat must contain all fields."""
         self._revoked_at: float | None = None
-        """Time at which the requested revocation is finished."""
+        """The time at which the requested revocation is finished."""
         setting.ledger.lives.append(self)
         self.task = setting.world.spawn(self.node, self._run())
 
@@ -117,7 +117,7 @@ class Life:
         return self.task.done()
 
     def kill(self) -> None:
-        """End the thread as kill -9 does."""
+        """Kill the thread without leaving the group."""
         self.is_dead = True
         self.node.kill()
 
@@ -132,7 +132,7 @@ class Life:
                 await self._turn(link)
             await self._leave(link)
         except KafkaError:
-            return  # no broker was reachable; another life begins
+            return  # no broker was reachable; another thread starts
         finally:
             self._abandon()
             await client.close()
@@ -154,7 +154,7 @@ class Life:
         elif self._reported != owned:
             fields = {"active_tasks": wire(set(owned[0])), "standby_tasks": wire(set(owned[1])), "warmup_tasks": []}
         request = self._request(epoch, **fields)
-        # A response that is lost may have had another epoch: the next heartbeat reports all tasks.
+        # A lost response may have had another epoch: the next heartbeat reports all tasks.
         self._reported = None
         try:
             response: StreamsGroupHeartbeatResponse = await link.send(request)
@@ -166,13 +166,13 @@ class Life:
             return False
         self._reported = owned
         if fields:
-            # A static member that returns with another id has the tasks of its former id, in the same epoch.
+            # A static member that returns with another member id has the tasks of its former id, in the same epoch.
             ledger.acknowledge(self.instance_id or self.name, epoch, owned[0])
         self._take(response)
         if self.active <= self._granted[0]:
             self.entitlement.revocation_since = None
         elif self.entitlement.revocation_since is None:
-            # The coordinator may have computed it for an earlier heartbeat without a response, after the last success.
+            # The coordinator may have computed the assignment for an earlier heartbeat whose response was lost.
             self.entitlement.revocation_since = self.entitlement.heartbeat_at
         self.entitlement.heartbeat_at = sent_at
         return True
@@ -185,13 +185,13 @@ class Life:
         self.epoch, self._granted = response.member_epoch, granted
 
     def _reconcile(self) -> bool:
-        """Take a step towards the assignment; return whether a revocation was finished."""
+        """Take one step towards the assignment; return whether a revocation was finished."""
         now, plan = self.setting.ledger.now(), self.setting.plan
         active, standby = self._granted
         # A standby task that becomes active is not revoked.
         if not self.active <= active or not self.standby <= standby | active:
             if self._revoked_at is None:
-                # The coordinator waits for tasks that the member has to give up in all roles, and removes the member.
+                # The coordinator waits for tasks that the member must revoke in all roles, and removes the member.
                 is_waited_for = not self.active | self.standby <= active | standby
                 self.is_stubborn = is_waited_for and self.random.random() < plan.stubborn_chance
                 self._revoked_at = now + self.random.random() * plan.revocation
@@ -223,13 +223,13 @@ class Life:
         self.is_stubborn = False
 
     async def _leave(self, link: CoordinatorLink) -> None:
-        """Leave the group; a static member often leaves for a moment."""
+        """Leave the group; a static member often leaves temporarily."""
         self._abandon()
         is_static = self.instance_id is not None and not self.setting.is_over and self.random.random() < 0.7
         try:
             await link.send(self._request(STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH))
         except KafkaError:
-            return  # its session expires
+            return  # the session of the member expires
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class Life:
 
 
 def topology(*, is_repartitioned: bool) -> Topology:
-    """Return a topology with a stateful subtopology, and perhaps a stateless one after a repartition topic."""
+    """Return a topology with a stateful subtopology, and optionally a stateless one after a repartition topic."""
     compacted = [KeyValue(key="cleanup.policy", value="compact")]
     first = Subtopology(
         subtopology_id="0",

@@ -1,6 +1,6 @@
-"""Planted bugs of streams groups, which the simulation has to find.
+"""Planted bugs of streams groups, which the simulation must find.
 
-`python -m soak.sim.streams_groups.mutants` plants them one at a time and prints the seeds until each is found.
+`python -m soak.sim.streams_groups.mutants` plants each bug and prints the number of seeds until the bug is found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def assign_tasks_that_are_not_released(patch: Patch) -> None:
 
 
 def count_each_heartbeat_as_a_release(patch: Patch) -> None:
-    """A member that has not reported the revocation of its tasks receives its next epoch."""
+    """Assign the next epoch to a member that has not reported the revocation of its tasks."""
     patch.setattr(current_assignment_builder, "_has_not_released", lambda revoking, owned: False)
 
 
@@ -42,7 +42,7 @@ def wait_for_revocations_forever(patch: Patch) -> None:
 
 
 def keep_the_assignment_when_members_leave(patch: Patch) -> None:
-    """The tasks of former members have no other owner."""
+    """Leave the tasks of former members without another owner."""
 
     def remove_members(
         self: StreamsGroupManager, group: StreamsGroup, member_ids: list[str], done: ResponseCallback
@@ -56,12 +56,12 @@ def keep_the_assignment_when_members_leave(patch: Patch) -> None:
 
 
 def answer_before_the_commit(patch: Patch) -> None:
-    """A response has an epoch that the next coordinator does not know."""
+    """Respond with an epoch that is not yet committed, and that the next coordinator may not load."""
     original = ModernGroupManager._write
 
     def write(self: Any, change: Any, done: ResponseCallback, **named: Any) -> bool:
         def ignored(_: ErrorCode) -> None:
-            """Do nothing: the response was sent."""
+            """Do nothing: the response was already sent."""
 
         is_written = original(self, change, ignored, **named)
         if is_written:
@@ -82,7 +82,7 @@ def forget_owners_when_loading(patch: Patch) -> None:
 
 
 def forget_sessions_when_loading(patch: Patch) -> None:
-    """Members that died before the load keep their tasks."""
+    """Let members that died before the load keep their tasks."""
     patch.setattr(StreamsGroupManager, "on_group_loaded", lambda self, group: None)
 
 
@@ -92,7 +92,7 @@ def assign_no_standby_tasks(patch: Patch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StreamsMutant(PlantedBug):
-    """A planted bug, with the changes of the plan that make it visible."""
+    """A planted bug, with the changes of the plan that reveal the bug."""
 
     changes: dict[str, Any] = field(default_factory=dict)
     brokers: int | None = None

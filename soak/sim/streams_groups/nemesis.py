@@ -1,4 +1,4 @@
-"""Faults of a streams group: members that die, pause, leave or are cut off, and the death of their coordinator."""
+"""Faults of a streams group: members that die, pause, leave or are cut off, and coordinators that die."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAUSE_FACTOR = 1.5
 
 
 class StreamsNemesis(Nemesis):
-    """Injects the faults of the plan until its time is over."""
+    """An injector of the faults of a plan, until the time of the plan is over."""
 
     def __init__(self, world: ClusterWorld, plan: StreamsPlan, slots: Sequence[Slot]) -> None:
         super().__init__(world, plan.harm)
@@ -44,7 +44,7 @@ class StreamsNemesis(Nemesis):
             life.kill()
 
     async def _pause_member(self) -> None:
-        """Pause a member, perhaps until its session has expired; another member takes its place."""
+        """Pause a member, perhaps until its session has expired. Another thread replaces the member."""
         life = self._life()
         if life is not None:
             self.world.loop.frozen.add(life.node)
@@ -58,7 +58,7 @@ class StreamsNemesis(Nemesis):
             await self._between(life.node, broker.node, both_ways=self.random.random() < 0.5)
 
     async def _replace_member(self) -> None:
-        """Let a member leave; its successor joins."""
+        """Let a member leave and its successor join."""
         life = self._life()
         if life is not None:
             life.is_leaving = True

@@ -1,4 +1,4 @@
-"""The choices of a seed for a run with a streams group: brokers, processes and threads, tasks, faults, settings."""
+"""The plan that a seed draws for a run with a streams group: brokers, threads, tasks, faults and settings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ STATES = ("tail", "slow disk", "flush-late", *BROKEN_REQUESTS)
 
 @dataclass(frozen=True, slots=True)
 class StreamsPlan(ClusterPlan):
-    """One run. Times are seconds. `partitions` is the number of tasks of each subtopology."""
+    """The plan of a run. Times are seconds. `partitions` is the number of tasks of each subtopology."""
 
     processes: int
     threads: int
-    """In each process: each thread is a member."""
+    """The number of threads in each process. Each thread is a member."""
     static_chance: float
     """Probability that a thread is a static member."""
     standby_replicas: int
@@ -32,11 +32,11 @@ class StreamsPlan(ClusterPlan):
     """Whether the topology has a second, stateless subtopology."""
     session_seconds: float
     rebalance_seconds: float
-    """The time in which a member has to revoke tasks."""
+    """The time within which a member must revoke tasks."""
     revocation: float
     """The longest time that a member takes to revoke tasks."""
     stubborn_chance: float
-    """Probability that a member never revokes the tasks that it has been requested to revoke."""
+    """Probability that a member never revokes tasks."""
 
     @classmethod
     def draw(cls, seed: int, *, quick: bool = False, brokers: int | None = None) -> StreamsPlan:
@@ -77,13 +77,13 @@ class StreamsPlan(ClusterPlan):
 
     @property
     def tasks(self) -> frozenset[tuple[str, int]]:
-        """All tasks, by subtopology id and partition."""
+        """Return all tasks: subtopology id and partition."""
         names = ("0", "1") if self.is_repartitioned else ("0",)
         return frozenset((name, partition) for name in names for partition in range(self.partitions))
 
     @property
     def stateful_tasks(self) -> frozenset[tuple[str, int]]:
-        """The tasks that have standby tasks."""
+        """Return the tasks that have standby tasks."""
         return frozenset(task for task in self.tasks if task[0] == "0")
 
     def with_faults(  # type: ignore[override]  # takes further changes instead of kinds of work

@@ -1,4 +1,4 @@
-"""One seeded run: members of a streams group under faults; then each task has to have its members."""
+"""One seeded run: members of a streams group under faults. Afterwards each task must be assigned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.simulation.cluster import SimClusterBroker
 from barnabas.simulation.loop import SimLoop
 
 SETTLE_SECONDS = 60.0
-"""All tasks are assigned within this time after the last fault."""
+"""All tasks must be assigned within this time after the last fault."""
 KEYS = frozenset({ApiKey.STREAMS_GROUP_HEARTBEAT})
 """Requests that may be lost or late."""
 
@@ -40,7 +40,7 @@ class StreamsRun(ClusterRun):
         self.nemesis.set_states()
         self.errors: list[str] = []
         self.is_finished = False
-        """Whether all tasks are assigned, so that the members end."""
+        """Whether all tasks are assigned, so that the members may end."""
         if plan.brokers == 1:
             self.invariants.least_in_sync = 1
 
@@ -52,7 +52,7 @@ class StreamsRun(ClusterRun):
 
     @property
     def acknowledged(self) -> int:
-        """Assignments that members have acknowledged."""
+        """Return the number of assignments that members have acknowledged."""
         return self.ledger.acknowledged
 
     @property
@@ -94,7 +94,7 @@ class StreamsRun(ClusterRun):
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _settle(self) -> None:
-        """Wait until each task has one active member and its standby tasks, for the members and the coordinator."""
+        """Wait until the members and the coordinator agree that each task has one active member and its standbys."""
         deadline = self.loop.time() + SETTLE_SECONDS
         while found := self._differences():
             assert self.loop.time() < deadline, f"stuck: {found[0]} after {SETTLE_SECONDS} s"
