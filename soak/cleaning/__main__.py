@@ -1,7 +1,7 @@
-"""Many random histories of a compacted log, each read, cleaned and checked: `python -m soak.cleaning --help`.
+"""Write, clean, read and check many random histories of a compacted log: `python -m soak.cleaning --help`.
 
-Every history is lived through twice, with the compiled part of the cleaner and without. A failure names the seed:
-`python -m soak.cleaning --first SEED --examples 1` makes it again.
+Every history is played twice: with the compiled part of the cleaner and with its Python twin. A failure prints the
+seed. `python -m soak.cleaning --first SEED --examples 1` replays the history.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BOTH = (True, False)
 
 
 def live_through(first: int, count: int) -> tuple[int, list[str]]:
-    """The histories of these seeds; how many passes were in them, and what went wrong."""
+    """Play the histories of these seeds; return the number of cleaner passes and the failures."""
     logging.disable()
     passes, problems = 0, []
     for seed in range(first, first + count):
@@ -34,7 +34,7 @@ def live_through(first: int, count: int) -> tuple[int, list[str]]:
 
 
 def results(first: int, examples: int, deadline: float) -> Iterator[tuple[int, int, list[str]]]:
-    """Chunks of seeds on all processors, one after the other, until the deadline: how many, passes, problems."""
+    """Play chunks of seeds on all processors until the deadline; yield histories, passes and failures per chunk."""
     limit = 2 * (os.cpu_count() or 1)
     under_way: deque[tuple[int, Future[tuple[int, list[str]]]]] = deque()
     with ProcessPoolExecutor() as pool:
@@ -51,11 +51,11 @@ def results(first: int, examples: int, deadline: float) -> Iterator[tuple[int, i
 
 
 def main() -> None:
-    """Run, say how far it is now and then, and end with status 1 if a promise was broken."""
+    """Play histories, print the progress, and exit with status 1 after a failure."""
     parser = argparse.ArgumentParser(prog="python -m soak.cleaning", description=__doc__)
-    parser.add_argument("--examples", type=int, default=100_000, help="how many histories")
-    parser.add_argument("--minutes", type=float, default=60.0, help="begin none after so many minutes")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="seed of the first history")
+    parser.add_argument("--examples", type=int, default=100_000, help="number of histories (default: 100000)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time limit (default: 60)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="first seed (default: 0)")
     options = parser.parse_args()
     began = told = time.monotonic()
     lived = passes = 0

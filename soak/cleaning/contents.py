@@ -1,4 +1,4 @@
-"""The batches of a partition directory as rows, which can be compared between writers of the files."""
+"""The batches of a partition directory as rows, to compare the files of Barnabas and of Apache Kafka."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class RecordRow(NamedTuple):
-    """One record; `timestamp` is None in format v0, which has none."""
+    """One record; `timestamp` is None in format v0, which has no timestamps."""
 
     offset: int
     key: bytes | None
@@ -21,9 +21,10 @@ class RecordRow(NamedTuple):
 
 
 class BatchRow(NamedTuple):
-    """One batch: everything in it but sizes and checksums, which depend on how a codec was called.
+    """One batch without its size and checksum, which depend on the implementation of the codec.
 
-    For v0 and v1 a row is one message, or one wrapper with what is inside; its base offset is its first record's.
+    In formats v0 and v1 a row is one message, or one wrapper message with its inner messages. Its base offset is the
+    offset of its first record.
     """
 
     base_offset: int
@@ -41,7 +42,7 @@ class BatchRow(NamedTuple):
 
 
 def batch_row(batch: Batch) -> BatchRow:
-    """The row of one batch. Raises AssertionError if its checksum is wrong."""
+    """Return the row of a batch. Raises AssertionError if the checksum of the batch is wrong."""
     assert batch.is_valid, f"wrong checksum in the batch at {batch.base_offset}"
     records = tuple(record_row(record, batch.magic) for record in batch.records())
     if isinstance(batch, RecordBatch):
@@ -67,7 +68,7 @@ def batch_row(batch: Batch) -> BatchRow:
 
 
 def record_row(record: Record, magic: int) -> RecordRow:
-    """The row of one record."""
+    """Return the row of a record."""
     key = None if record.key is None else bytes(record.key)
     value = None if record.value is None else bytes(record.value)
     headers = tuple((name, None if text is None else bytes(text)) for name, text in record.headers)
@@ -75,35 +76,35 @@ def record_row(record: Record, magic: int) -> RecordRow:
 
 
 def segments_of(folder: str, fs: FileSystem | None = None) -> dict[int, list[BatchRow]]:
-    """All batches of the partition in `folder`, by the base offset of their segment, in order."""
+    """Return all batches of the partition in `folder`, by the base offset of their segment, in order."""
     files = fs or OsFileSystem()
     found = {}
     for name in sorted(files.list_dir(folder)):
         if name.endswith(".log"):
             data = files.read_bytes(f"{folder}/{name}")
             batches = list(iter_batches(data))
-            assert sum(batch.size for batch in batches) == len(data), f"{name} does not end with a batch"
+            assert sum(batch.size for batch in batches) == len(data), f"{name} has bytes after its last batch"
             found[int(name[:20])] = [batch_row(batch) for batch in batches]
     return found
 
 
 def batches_of(folder: str, fs: FileSystem | None = None) -> list[BatchRow]:
-    """All batches of the partition in `folder`, in order."""
+    """Return all batches of the partition in `folder`, in order."""
     return [row for rows in segments_of(folder, fs).values() for row in rows]
 
 
 def data_records(rows: Iterable[BatchRow]) -> list[RecordRow]:
-    """The records that applications see: all but those of control batches."""
+    """Return the records for applications, which are all records except control records."""
     return [record for row in rows if not row.is_control for record in row.records]
 
 
 def tombstones(rows: Iterable[BatchRow]) -> set[int]:
-    """Offsets of the records without a value."""
+    """Return the offsets of the records without a value."""
     return {record.offset for record in data_records(rows) if record.value is None}
 
 
 def markers(rows: Iterable[BatchRow]) -> set[tuple[int, tuple[int, int, int]]]:
-    """Offset and producer of each transaction marker that still has its record."""
+    """Return the offset and producer of each transaction marker that still has its record."""
     return {(row.base_offset, row.producer) for row in rows if row.is_control and row.records}
 
 
@@ -119,7 +120,7 @@ def latest(records: Iterable[RecordRow]) -> dict[bytes | None, bytes]:
 
 
 def difference(ours: Iterable[BatchRow], theirs: Iterable[BatchRow]) -> Mapping[str, list[BatchRow]]:
-    """The batches that only one of two logs has; both empty if the logs say the same."""
+    """Return the batches that only one of two logs has; both lists are empty if the logs are equal."""
     mine, others = list(ours), list(theirs)
     return {
         "only ours": [row for row in mine if row not in others],

@@ -1,4 +1,4 @@
-"""A compacted partition and everything that was ever written to it: the model that cleaned logs are held against."""
+"""A compacted partition and a model with all its written records, which cleaned logs are compared with."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Settings:
         )
 
     def topic(self) -> dict[str, str]:
-        """The same in Kafka's words."""
+        """Return the same settings with Kafka's names."""
         return {
             "segment.bytes": str(self.segment_bytes),
             "segment.index.bytes": str(self.segment_index_bytes),
@@ -58,7 +58,7 @@ class Settings:
 
 @dataclass
 class Transaction:
-    """A transaction of one producer in this partition; `marker` is the offset of its end."""
+    """A transaction of one producer in this partition; `marker` is the offset of its marker."""
 
     producer_id: int
     offsets: list[int] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Written:
-    """One record as it was written, in which format and when, and the transaction it is part of."""
+    """A written record, with its format, its time and its transaction."""
 
     row: RecordRow
     magic: int
@@ -96,7 +96,7 @@ class Producer:
 
 
 class History:
-    """A log, written through it and remembered beside it."""
+    """A log and its model. All writes of the log are also recorded in the model."""
 
     def __init__(self, fs: FileSystem, folder: str, settings: Settings, clock: Clock | None = None) -> None:
         self.fs = fs
@@ -105,7 +105,7 @@ class History:
         self.clock = clock or Clock()
         self.written: list[Written] = []
         self.batches: dict[tuple[int, int], tuple[int, tuple[int, int, int]]] = {}
-        """Base and last offset to codec and producer of each v2 batch, markers included."""
+        """The codec and producer of each v2 batch, markers included, by base offset and last offset."""
         self.transactions: list[Transaction] = []
         self.producers: dict[int, Producer] = {}
         self.first_dirty_offset = 0
@@ -137,9 +137,9 @@ class History:
         transactional: bool = False,
         headers: bool = False,
     ) -> None:
-        """One batch: for each pair the number of a key, and whether this is its tombstone.
+        """Append a batch with a record for each pair: the number of a key, and whether the record is a tombstone.
 
-        A producer with an open transaction goes on with it.
+        A producer with an open transaction continues this transaction.
         """
         log, now_ms = self.log, self.clock.now_ms
         producer = self.producers.setdefault(producer_id, Producer(producer_id)) if producer_id >= 0 else None
@@ -181,7 +181,7 @@ class History:
         return producer.transaction
 
     def end(self, producer_id: int, *, commit: bool) -> None:
-        """The marker that ends a producer's transaction; without one, it is of a transaction with no data here."""
+        """Append the marker of a producer's transaction, which may have no records in this partition."""
         producer = self.producers.setdefault(producer_id, Producer(producer_id))
         transaction, producer.transaction = producer.transaction, None
         if transaction is None:
@@ -202,7 +202,7 @@ class History:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def new_epoch(self, producer_id: int) -> None:
-        """The producer starts again with a higher epoch; an open transaction of it is aborted first."""
+        """Restart a producer with a higher epoch, after aborting its open transaction."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return
@@ -214,12 +214,12 @@ class History:
         self.log.roll()
 
     def upgrade(self) -> None:
-        """From now on batches of format v2."""
+        """Write batches in format v2 from now on."""
         self.magic = 2
         self.log.config = self.settings.log_config(2)
 
     def restart(self, how: Restart) -> None:
-        """Close and open again: in order, after a kill, or without anything but the batches to learn from."""
+        """Close and reopen the log: cleanly, as after a kill, or with only the batches (no snapshots and indexes)."""
         log = self.log
         if how == "clean":
             log.close()
@@ -234,23 +234,23 @@ class History:
         self.log = self._open(clean=how == "clean", recovery_point=recovery_point)
 
     def close(self) -> None:
-        """An orderly stop, for somebody else to work on the folder; `reopen` goes on."""
+        """Close the log cleanly, so that another process can use the folder until `reopen`."""
         self.log.close()
 
     def reopen(self) -> None:
         self.log = self._open(clean=True, recovery_point=self.log.log_end_offset)
 
-    # -- what the model says ---------------------------------------------------------------------------------------
+    # -- the model -------------------------------------------------------------------------------------------------
 
     @property
     def end_offset(self) -> int:
-        """Behind the last thing written."""
+        """Return the offset after the last record or marker."""
         last = self.written[-1].row.offset if self.written else -1
         return max([last, *(transaction.marker for transaction in self.transactions)]) + 1
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of the oldest open transaction, or the end."""
+        """Return the first offset of the oldest open transaction, or the end offset."""
         firsts = [entry.offsets[0] for entry in self.transactions if entry.state == "open" and entry.offsets]
         return min([self.end_offset, *firsts])
 
@@ -268,5 +268,5 @@ class History:
         return found
 
     def valid(self) -> Iterable[Written]:
-        """Everything that was not aborted."""
+        """Return the records that were not aborted."""
         return (entry for entry in self.written if not entry.is_aborted)

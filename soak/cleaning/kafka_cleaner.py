@@ -1,4 +1,4 @@
-"""Apache Kafka's own cleaner on partition folders, out of its jars, with a clock that the test sets.
+"""Apache Kafka's cleaner, run from its jars on partition folders, with a clock that the test sets.
 
 with KafkaCleaner("4.1.1") as kafka:
     kafka.clean(folder, high_watermark=100, now_ms=..., topic={"delete.retention.ms": "1000"})["next_dirty_offset"]
@@ -22,7 +22,7 @@ ANSWER_WITHIN_S = 60.0
 
 
 class KafkaCleaner:
-    """A Java process that cleans the folders it is asked to, by `Cleaner` of Kafka 4.1.1 or 3.9.1."""
+    """A Java process that cleans folders on request, with `Cleaner` of Kafka 4.1.1 or 3.9.1."""
 
     def __init__(self, version: str = CLEANER_REFERENCE) -> None:
         require_java()
@@ -67,9 +67,9 @@ class KafkaCleaner:
         io_buffer: int = 1 << 16,
         io_buffer_max: int = 1 << 21,
     ) -> dict[str, int]:
-        """Open the partition in `folder`, let Kafka choose what to clean in it and clean it once.
+        """Open the partition in `folder`, let Kafka choose the cleanable range, and clean the range once.
 
-        `first_dirty_offset` is the cleaner's checkpoint, -1 for none. Returns the choice and the pass's figures.
+        `first_dirty_offset` is the cleaner's checkpoint, -1 for none. Returns the range and the figures of the pass.
         """
         settings = {"cleanup.policy": "compact", **topic}
         if "segment.bytes" in settings:
@@ -90,7 +90,7 @@ class KafkaCleaner:
         return {name: int(value) for name, value in (field.split("=") for field in fields)}
 
     def _ask(self, line: str) -> str:
-        """One line to the process, the line that answers it back; what else the JVM prints goes into the error."""
+        """Send a line to the process and return its response line. Other output of the JVM is part of the error."""
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
         other: list[str] = []
@@ -100,7 +100,7 @@ class KafkaCleaner:
             other.append(answer)
             if answer.startswith("error\t"):
                 return "\n".join([answer, *other[:-1]])
-        raise AssertionError("Apache Kafka's cleaner gave no answer:\n" + "\n".join(other))
+        raise AssertionError("Apache Kafka's cleaner did not respond:\n" + "\n".join(other))
 
     def _lines(self) -> Iterator[str]:
         assert self._process is not None and self._process.stdout is not None

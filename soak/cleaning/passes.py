@@ -1,4 +1,4 @@
-"""Passes over a history's log: Apache Kafka's, and ours with or without the compiled part."""
+"""Cleaner passes over the log of a history: by Apache Kafka, and by Barnabas with or without compiled code."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from barnabas.storage.cleaning.log_to_clean import CleanerSettings, LogToClean, 
 
 BYTES_PER_KEY = 24
 Cleaning = Callable[[History, int], Pass | None]
-"""Cleans a history's log once with an offset map of so many slots; None if there was nothing to clean."""
+"""A function that cleans a log once with an offset map of this number of slots. It returns None if the log is clean."""
 
 
 def kafka_pass(kafka: KafkaCleaner) -> Cleaning:
-    """Passes by Apache Kafka, between a stop of the log and a new start."""
+    """Return a cleaning by Apache Kafka, which closes the log before the pass and reopens it afterwards."""
 
     def run(history: History, slots: int) -> Pass | None:
         history.close()
@@ -35,7 +35,7 @@ def kafka_pass(kafka: KafkaCleaner) -> Cleaning:
         history.reopen()
         done = Pass(told["first_dirty_offset"], told["first_uncleanable_offset"], told["next_dirty_offset"])
         if done.next_dirty_offset <= done.first_dirty_offset:
-            # Kafka's manager would not have begun; and where the dirty part is without a batch, its map ends nowhere.
+            # Kafka's manager would not clean this log. Without a batch in the dirty part, the offset map has no end.
             return None
         history.first_dirty_offset = done.next_dirty_offset
         return done
@@ -44,7 +44,7 @@ def kafka_pass(kafka: KafkaCleaner) -> Cleaning:
 
 
 def our_pass(*, use_native: bool, hash_name: str = "MD5", io_buffer_bytes: int = 1 << 16) -> Cleaning:
-    """Passes by our own cleaner, over what the manager thinks can be cleaned."""
+    """Return a cleaning by Barnabas of the range that the manager chooses."""
 
     def run(history: History, slots: int) -> Pass | None:
         settings = CleanerSettings(
@@ -74,6 +74,6 @@ def choice(history: History) -> LogToClean:
 
 
 def swap(history: History, base_offset: int, replaced: Iterable[int]) -> None:
-    """Put a cleaned group into its place and drop what was there."""
+    """Swap a cleaned group of segments into the log and delete the replaced segments."""
     for path in history.log.begin_swap([base_offset]).run(list(replaced)):
         history.fs.unlink(path)

@@ -1,4 +1,4 @@
-"""The records that every cleaning has to keep or to remove, checked after each pass of any cleaner."""
+"""The records that a cleaner must keep and must remove, checked after each pass of any cleaner."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from barnabas.storage.log_values import FetchData
 
 
 class BrokenPromiseError(AssertionError):
-    """A cleaning lost, kept or changed what it must not."""
+    """A violation of a guarantee by a cleaner: a record that was lost, kept or changed."""
 
 
 def require(condition: bool, text: str) -> None:
-    """Raises BrokenPromiseError unless the condition holds."""
+    """Raise BrokenPromiseError unless the condition holds."""
     if not condition:
         raise BrokenPromiseError(text)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over the log: where its dirty part began, what it had to stay below, how far it came."""
+    """One pass over the log: the start and the limit of the dirty range, and the end of the cleaned range."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -43,41 +43,41 @@ class Pass:
 
 @dataclass
 class Promises:
-    """Follows one history through its passes."""
+    """A checker that follows one history through its cleaner passes."""
 
     history: History
     fetch_bytes: int = 700
-    """How much a reader asks for at a time."""
+    """The size of a fetch of the readers."""
     clean_until: int = 0
-    """Everything below was in the dirty part of some pass."""
+    """All offsets below were in the dirty range of some pass."""
     cleanable_until: int = 0
-    """Everything above was out of bounds in all passes."""
+    """All offsets from here on were uncleanable in all passes."""
     tombstone_seen_ms: dict[int, int] = field(default_factory=dict)
-    """Offset of a tombstone to the time of the first pass that saw it."""
+    """The time of the first pass over each tombstone, by offset."""
     marker_seen_ms: dict[int, int] = field(default_factory=dict)
-    """Offset of a marker to the time of the first pass that left nothing of its transaction."""
+    """The time of the first pass that left no record of the transaction, by offset of the marker."""
     tombstone_due_ms: dict[int, int] = field(default_factory=dict)
-    """Offset of a tombstone to the time from which on a pass over it takes it away."""
+    """The time after which a pass must remove each tombstone, by offset."""
     marker_due_ms: dict[int, int] = field(default_factory=dict)
-    """The same of markers."""
+    """The time after which a pass must remove each marker, by offset."""
     bare_markers: set[int] = field(default_factory=set)
-    """Markers whose transactions have not even an empty batch left."""
+    """Markers of transactions without remaining batches, not even empty batches."""
     gone: set[int] = field(default_factory=set)
-    """Offsets of which a reader has found that they are gone: they may not come back."""
+    """Offsets of removed records, which must not reappear."""
 
     def check_pass(self, done: Pass) -> None:
         """Check the effects of a pass, then the invariants."""
         history = self.history
         require(
             done.first_dirty_offset <= done.next_dirty_offset <= done.first_uncleanable_offset,
-            f"{done} is out of order",
+            f"the offsets of {done} are out of order",
         )
         require(
             done.next_dirty_offset <= history.last_stable_offset,
             f"cleaned up to {done.next_dirty_offset}, the last stable offset is {history.last_stable_offset}",
         )
         active = history.log.active_segment.base_offset
-        require(done.next_dirty_offset <= active, f"cleaned up to {done.next_dirty_offset}, active begins at {active}")
+        require(done.next_dirty_offset <= active, f"cleaned up to {done.next_dirty_offset}, active segment at {active}")
         self._check_lag(done)
         self.clean_until = max(self.clean_until, done.next_dirty_offset)
         self.cleanable_until = max(self.cleanable_until, done.first_uncleanable_offset)
@@ -96,7 +96,7 @@ class Promises:
                 require(row.timestamp <= youngest, f"the record at {row.offset} is too young to be cleaned")
 
     def check(self) -> list[BatchRow]:
-        """Everything that holds at any time; the batches that a reader from offset 0 gets."""
+        """Check the invariants; return the batches of the log."""
         history = self.history
         rows = batches_of(history.folder, history.fs)
         self._check_reader(rows)
@@ -109,23 +109,23 @@ class Promises:
         return rows
 
     def _check_reader(self, rows: list[BatchRow]) -> None:
-        """A reader gets exactly what the files hold, in rising order."""
+        """Check that a reader receives exactly the records in the files, in increasing order."""
         found: list[RecordRow] = []
         for batch in read(self.history, self.fetch_bytes):
             if not isinstance(batch, RecordBatch) or not batch.is_control:
                 found += [record_row(record, batch.magic) for record in batch.records()]
         offsets = [record.offset for record in found]
-        require(offsets == sorted(set(offsets)), f"offsets do not rise: {offsets}")
-        require(found == data_records(rows), "a reader finds other records than the files hold")
+        require(offsets == sorted(set(offsets)), f"offsets do not increase: {offsets}")
+        require(found == data_records(rows), "a reader receives other records than the files contain")
 
     def _check_records(self, rows: list[BatchRow]) -> None:
-        """Nothing changed, nothing above the clean point gone, no last value gone, no tombstone gone too early."""
+        """Check that no record has changed, and that only superseded, aborted or expired records were removed."""
         written = {entry.row.offset: entry for entry in self.history.written}
         present = {record.offset: record for record in data_records(rows)}
         for offset, record in present.items():
-            require(offset in written, f"a record at {offset} that nobody wrote")
+            require(offset in written, f"the record at {offset} was never written")
             require(record == written[offset].row, f"{record} was written as {written[offset].row}")
-            require(offset not in self.gone, f"the record at {offset} came back")
+            require(offset not in self.gone, f"the removed record at {offset} has reappeared")
         self.gone = set(written) - set(present)
         valid = [entry.row for entry in self.history.valid() if entry.row.offset < self.clean_until]
         last_of_key = {row.key: row.offset for row in valid}
@@ -135,55 +135,55 @@ class Promises:
             if entry.is_aborted:
                 require(offset < self.cleanable_until, f"the aborted record at {offset} could not be cleaned yet")
                 continue
-            require(offset < self.clean_until, f"the record at {offset} is gone, clean ends at {self.clean_until}")
+            require(offset < self.clean_until, f"the uncleaned record at {offset} is missing")
             if last_of_key[entry.row.key] != offset:
                 continue
-            require(entry.row.value is None, f"the last value of {entry.row.key!r}, at {offset}, is gone")
+            require(entry.row.value is None, f"the last value of {entry.row.key!r}, at {offset}, is missing")
             seen_ms = self.tombstone_seen_ms.get(offset)
-            require(seen_ms is not None, f"the tombstone at {offset} went in the first pass that saw it")
-            # Old formats have no room for the time of a first pass: there the age of the segment counts.
+            require(seen_ms is not None, f"the first pass over the tombstone at {offset} removed it")
+            # Formats v0 and v1 cannot store the time of the first pass: the age of the segment counts instead.
             self._require_past(entry.at_ms if entry.magic < 2 else seen_ms, f"the tombstone at {offset}")
 
     def _require_past(self, seen_ms: int | None, what: str) -> None:
-        """Raises BrokenPromiseError unless `delete.retention.ms` have gone by since `seen_ms`."""
+        """Raise BrokenPromiseError unless `delete.retention.ms` have passed since `seen_ms`."""
         now_ms, retention = self.history.clock.now_ms, self.history.settings.delete_retention_ms
         if seen_ms is None:
-            raise BrokenPromiseError(f"{what} went in the first pass that saw it")
-        require(now_ms >= seen_ms + retention, f"{what} is gone after {now_ms - seen_ms} ms of {retention}")
+            raise BrokenPromiseError(f"the first pass over {what} removed it")
+        require(now_ms >= seen_ms + retention, f"{what} was removed after {now_ms - seen_ms} of {retention} ms")
 
     def _check_batches(self, rows: list[BatchRow]) -> None:
-        """Base offset, last offset, producer and codec of each batch are those it was written with."""
+        """Check that the base offset, last offset, producer and codec of each batch have not changed."""
         for row in rows:
             if row.magic < 2:
                 continue
             span = (row.base_offset, row.last_offset)
             original = self.history.batches.get(span)
-            require(original is not None, f"a batch of {span} that nobody wrote")
+            require(original is not None, f"the batch of {span} was never written")
             found = (row.attributes & 7, row.producer)
             assert original is not None
             expected = original if row.records else (0, original[1])
             require(found == expected, f"the batch of {span} was written as {expected}, now it is {found}")
 
     def _check_markers(self, rows: list[BatchRow]) -> None:
-        """A marker stays as long as anything of its transaction, and its time after that."""
+        """Check that a marker is kept while its transaction has records, and for `delete.retention.ms` afterwards."""
         present = {row.base_offset for row in rows if row.is_control and row.records}
         data = {record.offset for record in data_records(rows)}
         for transaction in self.history.transactions:
             if transaction.state == "open" or transaction.marker in present:
                 continue
             left = [offset for offset in transaction.offsets if offset in data]
-            require(not left, f"the marker at {transaction.marker} is gone, its transaction is not: {left}")
+            require(not left, f"the marker at {transaction.marker} is missing, with records {left}")
             self._require_past(self.marker_seen_ms.get(transaction.marker), f"the marker at {transaction.marker}")
 
     def _check_stable_map(self) -> None:
-        """A reader of committed records ends with the model's map, by the list of aborted transactions it is given."""
+        """Check that a read_committed reader, which uses the list of aborted transactions, ends with the model's map."""
         found = latest(read_committed(self.history, self.fetch_bytes))
         expected = self.history.stable_map()
         wrong = {key for key in {*found, *expected} if found.get(key) != expected.get(key)}
         require(not wrong, f"wrong after reading: {[(key, found.get(key), expected.get(key)) for key in wrong]}")
 
     def _check_state(self) -> None:
-        """Offsets and producers are where they were."""
+        """Check that the offsets of the log and the producer states have not changed."""
         history, log = self.history, self.history.log
         require(log.log_end_offset == history.end_offset, f"the log ends at {log.log_end_offset}")
         require(log.log_start_offset == 0, f"the log starts at {log.log_start_offset}")
@@ -210,19 +210,19 @@ class Promises:
                 self.marker_seen_ms.setdefault(transaction.marker, now_ms)
 
     def _check_that_it_cleaned(self, rows: list[BatchRow], done: Pass) -> None:
-        """Below the clean point a key is there once, and nothing that was aborted."""
+        """Check that the cleaned range has each key once and no aborted records."""
         written = {entry.row.offset: entry for entry in self.history.written}
         seen: dict[bytes | None, int] = {}
         for record in data_records(rows):
             if record.offset >= done.next_dirty_offset:
                 break
-            require(not written[record.offset].is_aborted, f"the aborted record at {record.offset} is still there")
+            require(not written[record.offset].is_aborted, f"the aborted record at {record.offset} was not removed")
             before = seen.get(record.key)
-            require(before is None, f"{record.key!r} is at {before} and at {record.offset}, below the clean point")
+            require(before is None, f"{record.key!r} is at {before} and at {record.offset} in the cleaned range")
             seen[record.key] = record.offset
 
     def _check_that_horizons_pass(self, rows: list[BatchRow], done: Pass) -> None:
-        """Check that due tombstones are removed by the next pass; those in old formats by the age of their segments."""
+        """Check that a pass removes due tombstones and markers. Tombstones in formats v0 and v1 are not checked."""
         now_ms, horizon_ms = self.history.clock.now_ms, self.history.settings.delete_retention_ms
         legacy = {entry.row.offset for entry in self.history.written if entry.magic < 2}
         for due, present, what in (
@@ -231,7 +231,7 @@ class Promises:
         ):
             for offset in present:
                 if offset < done.next_dirty_offset and offset in due:
-                    require(now_ms < due[offset], f"the {what} at {offset} was due at {due[offset]}, it is {now_ms}")
+                    require(now_ms < due[offset], f"the {what} at {offset} is kept at {now_ms}, due at {due[offset]}")
         for offset in tombstones(rows):
             if offset < done.next_dirty_offset:
                 self.tombstone_due_ms.setdefault(offset, now_ms + horizon_ms)
@@ -245,7 +245,7 @@ class Promises:
 
 
 def verify_all_indexes(fs: FileSystem, folder: str) -> None:
-    """Raises BrokenPromiseError if an index of the partition in `folder` contradicts its log."""
+    """Raise BrokenPromiseError if an index of the partition in `folder` contradicts its log."""
     for name in sorted(fs.list_dir(folder)):
         if name.endswith(".log"):
             for problem in verify_indexes(fs, f"{folder}/{name}"):
@@ -253,12 +253,12 @@ def verify_all_indexes(fs: FileSystem, folder: str) -> None:
 
 
 def span(row: BatchRow) -> range:
-    """All offsets of a batch, whether there still is a record or not."""
+    """Return all offsets of a batch, including the offsets of removed records."""
     return range(row.base_offset, row.last_offset + 1)
 
 
 def fetches(history: History, max_length: int, *, committed: bool) -> list[FetchData]:
-    """Return the responses for a consumer that starts at offset 0, fetch after fetch."""
+    """Return the responses to consecutive fetches of a consumer that starts at offset 0."""
     log = history.log
     bound = log.last_stable_offset if committed else log.log_end_offset
     answers, offset = [], 0
@@ -273,14 +273,14 @@ def fetches(history: History, max_length: int, *, committed: bool) -> list[Fetch
 
 
 def read(history: History, max_length: int) -> list[Batch]:
-    """All batches, fetched as a consumer does."""
+    """Return all batches, fetched as a consumer fetches them."""
     return [
         batch for answer in fetches(history, max_length, committed=False) for batch in iter_batches(bytes(answer.data))
     ]
 
 
 def read_committed(history: History, max_length: int) -> list[RecordRow]:
-    """The records that Kafka's consumer hands out with isolation.level=read_committed, by its own rule."""
+    """Return the records that Kafka's consumer returns with isolation.level=read_committed, by the same algorithm."""
     found: list[RecordRow] = []
     for answer in fetches(history, max_length, committed=True):
         pending = sorted(answer.aborted_transactions or (), key=lambda entry: entry.first_offset)

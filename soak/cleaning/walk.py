@@ -1,4 +1,4 @@
-"""Random histories: one step after another, all of it from a seed."""
+"""Random histories of a log, drawn step by step from a seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RARE = ("clean restart", "killed", "without snapshots", "new epoch", "upgrade", 
 def random_settings(
     rng: random.Random, magic: int | None = None, index_sizes: tuple[int, ...] = (64, 400, 4000)
 ) -> Settings:
-    """Small segments and indexes, so that a few dozen batches make several groups."""
+    """Draw settings with small segments and indexes, so that a few dozen batches form several segment groups."""
     return Settings(
         magic=rng.choice((2, 2, 2, 2, 1, 0)) if magic is None else magic,
         segment_bytes=rng.choice((400, 900, 2500)),
@@ -29,7 +29,7 @@ def random_settings(
 
 
 def random_step(history: History, rng: random.Random) -> None:
-    """Something happens to the log, other than a cleaning. Time goes on a little with everything."""
+    """Apply a random step other than a cleaning to the log, and advance the clock a little."""
     history.clock.advance(rng.randint(0, 6))
     is_modern = history.magic == 2
     match rng.choice(STEPS) if rng.random() < 0.8 else rng.choice(RARE):
@@ -71,9 +71,10 @@ def _append(history: History, rng: random.Random, producer_id: int = -1, *, tran
 
 
 def stamp_files(history: History) -> None:
-    """Give each segment of a closed log the time of its last record as the time it was changed.
+    """Set the modification time of each segment of a closed log to the time of its last record.
 
-    Cleaners keep tombstones of old formats by these times, which on a real disk are not the test's.
+    Cleaners use modification times for the retention of tombstones in formats v0 and v1. On a real disk these times are
+    not the times of the test's clock.
     """
     bases = sorted(int(name[:20]) for name in history.fs.list_dir(history.folder) if name.endswith(".log"))
     for base, following in zip(bases, [*bases[1:], history.end_offset], strict=True):

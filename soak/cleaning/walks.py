@@ -1,4 +1,4 @@
-"""One random walk through a log's life on a simulated disk, with our cleaner in it."""
+"""One random history of a log on a simulated disk, with passes of Barnabas's cleaner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HASHES = ("MD5", "MD5", "MD5", "SHA-1", "SHA-256", "SHA-512", "exact")
 
 
 def walk(seed: int, *, use_native: bool) -> int:
-    """Live through the history of this seed, checking everything; returns how many passes were in it."""
+    """Play and check the history of this seed; return the number of cleaner passes."""
     rng = random.Random(seed)
     clock = Clock()
     disk = SimDisk(now_ms=clock, keep_log=False)

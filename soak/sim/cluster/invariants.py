@@ -85,7 +85,7 @@ class Invariants(ReplicaInvariants):
         return state["isr"] if is_same and state is not None else []
 
     def _topic_id(self, partition: Partition) -> str:
-        """Return the topic id of the replica, or the id in ZooKeeper if the protocol version is older than topic ids."""
+        """Return the topic id of the replica, or the id in ZooKeeper if brokers do not receive topic ids."""
         topic = self._topics.get(partition.topic_partition.topic)
         if partition.topic_id != ZERO_UUID or topic is None:
             return uuid_text(partition.topic_id)

@@ -28,7 +28,7 @@ LIVE_SECONDS = 40.0
 WHOLE_SECONDS = 60.0
 """All replicas are in sync and identical within this time after the last fault."""
 MAX_LAG = 3
-"""The number of committed records that a broker may not have applied at the end: commits continue all the time."""
+"""The number of committed records that a broker need not have applied at the end: commits never pause."""
 FEATURES = {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
 
 

@@ -62,7 +62,7 @@ class Deliveries:
 
     terms: dict[ManagedSharePartition, Term] = field(default_factory=dict)
     highest: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """The highest delivery count of each offset, and the highest leader epoch of a share-partition that delivered it."""
+    """The highest delivery count of each offset, and the highest leader epoch that delivered the offset."""
     durable: dict[int, tuple[int, int]] = field(default_factory=dict)
     """The delivery count and the leader epoch of the last durable release of each offset."""
     finished: dict[int, int] = field(default_factory=dict)

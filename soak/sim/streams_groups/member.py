@@ -1,6 +1,6 @@
 """Members of a streams group that send StreamsGroupHeartbeat like the threads of Kafka Streams (KIP-1071).
 
-A member revokes tasks before it reports the revocation, and processes new tasks after the coordinator has assigned them.
+A member revokes tasks before it reports the revocation, and processes new tasks after the coordinator assigned them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Transactions in simulated time: copy loops with zombies, late requests and dying coordinators, exactly once."""
+"""Transactions in simulated time: exactly-once copy loops with zombies, late requests and dying coordinators."""

@@ -1,4 +1,7 @@
-"""`python -m soak.sim.transactions --seed 7` replays a run; `--transactions 1000000` looks for a failure."""
+"""Search for a failing run with transactions: `python -m soak.sim.transactions --transactions 1000000`.
+
+`--seed 7` replays one run.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from soak.sim.transactions.scenario import play_seed
 
 def main() -> int:
     parser = search_parser("soak.sim.transactions", __doc__)
-    parser.add_argument("--transactions", type=int, default=10_000, help="how many are to be acknowledged in all")
-    parser.add_argument("--quick", action="store_true", help="short runs, as in the tests")
+    parser.add_argument("--transactions", type=int, default=10_000, help="total of acknowledged transactions (default: 10000)")
+    parser.add_argument("--quick", action="store_true", help="play short runs, as in the tests")
     options = parser.parse_args()
     return search(
         options,

@@ -1,4 +1,4 @@
-"""A copy loop: what is read in a group is written to the output, and the group's offsets move with it."""
+"""A copy loop: consume the input as a group, and write the output and the group's offsets in one transaction."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from barnabas.simulation.node import SimNode
 INPUT, OUTPUT, GROUP = "in", "out", "copiers"
 POLL_MS = 200
 MAX_BYTES = 2000
-"""The limit for a partition in one fetch: a restarted copier does not read the whole partition in one fetch."""
+"""The fetch size limit of a partition, so that a restarted copier does not read a whole partition in one fetch."""
 MAX_BLOCK_MS = 20_000
 PAUSE = 0.05
 SESSION_TIMEOUT_MS, HEARTBEAT_MS = 1500, 400
 
 
 class GivenUpError(Exception):
-    """The program has decided not to commit."""
+    """A decision of the copier to abort its transaction."""
 
 
 class Setting(Protocol):
-    """The environment of a copier."""
+    """The run that a copier belongs to."""
 
     world: ClusterWorld
     plan: TransactionPlan
@@ -41,7 +41,7 @@ class Setting(Protocol):
 
 
 class Slot:
-    """The place of one copier: one life follows the other, and with zombies and twins there are several at a time."""
+    """A sequence of processes (lives) of one copier. With zombies and twins, several processes run concurrently."""
 
     def __init__(self, setting: Setting, number: int) -> None:
         self.setting = setting
@@ -53,13 +53,13 @@ class Slot:
         return [life for life in self.lives if not life.task.done() and not life.is_dead]
 
     def begin(self) -> Life:
-        """Start another one, whoever else runs."""
+        """Start another process, even if other processes of this copier run."""
         life = Life(self, len(self.lives))
         self.lives.append(life)
         return life
 
     async def keep_going(self) -> None:
-        """Start another copier after each end, as long as the run needs one."""
+        """Start a new process after each process that has ended or is frozen, until the run is over."""
         loop = self.setting.world.loop
         while not self.setting.is_over:
             if all(life.node in loop.frozen for life in self.running):
@@ -71,7 +71,7 @@ class Slot:
 
 
 class Life:
-    """A copier's process from its start to its end, by whatever means."""
+    """A process of a copier from its start to its end."""
 
     def __init__(self, slot: Slot, number: int) -> None:
         self.slot = slot
@@ -85,7 +85,7 @@ class Life:
         self.task = self.setting.world.spawn(self.node, self._run())
 
     def kill(self) -> None:
-        """kill -9"""
+        """Kill the process as kill -9 does."""
         self.is_dead = True
         self.node.kill()
 
@@ -140,7 +140,7 @@ class Life:
             await producer.send(OUTPUT, copy.value, partition=target)
 
     async def _go_back(self, consumer: Consumer) -> None:
-        """To where the group is: what was given up is copied again."""
+        """Seek to the committed offsets, so that the records of an aborted transaction are copied again."""
         found = await consumer.committed(consumer.assignment)
         for place, committed in found.items():
             if place in consumer.assignment:
@@ -173,7 +173,7 @@ class Life:
 def transactional_producer(
     setting: Setting, transactional_id: str, rng: random.Random, *, batch_size: int = 16_384
 ) -> Producer:
-    """A producer as copiers have it."""
+    """Create a producer with the settings of copiers."""
     plan = setting.plan
     return Producer(
         setting.bootstrap,

@@ -1,4 +1,4 @@
-"""Producers that begin a transaction and are never heard of again: their time has to end it."""
+"""Producers (deserters) that begin a transaction and die. The transaction timeout must abort the transaction."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from barnabas.protocol.errors import KafkaError
 FROM_NOWHERE = (-1, 0)
 MAX_RECORDS = 3
 CARELESS = 0.5
-"""Share of those that abort what they have not waited for: it may arrive when nobody expects it any more."""
+"""The share of the deserters that abort before their batches are acknowledged: a batch may arrive after the abort."""
 CARELESS_SECONDS = 0.002
-"""By then a batch is on its way."""
+"""The time after which a batch has been sent."""
 
 
 class Deserters:
-    """All of one run; each has a transactional id of its own."""
+    """The deserters of one run, each with a separate transactional id."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.count = 0
 
     async def desert(self) -> None:
-        """One more; returns when it is dead."""
+        """Run another deserter until it is dead."""
         setting, world = self.setting, self.setting.world
         name = f"{DESERTER}.{self.count}"
         self.count += 1

@@ -1,7 +1,7 @@
-"""Faults for requests of transactions: lost requests, lost responses, and requests that are executed long after.
+"""Faults for requests of transactions: lost requests, lost responses, and requests that are executed late.
 
-A connection breaks under the request. Who has sent it sees no more than that, asks again over another connection, and
-may be done with the next transaction when the first request arrives (KIP-890).
+In each case the sender receives a connection error and repeats the request over another connection. A late request may
+arrive after the sender has finished its next transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.simulation.network import Stream
 
 SAFE_LATE = frozenset({ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID})
-"""The requests that the first protocol version may execute late, too: sequences detect them, or they are harmless."""
+"""The requests that may also be late in transaction version 1: sequence numbers detect them, or they are harmless."""
 KEYS = SAFE_LATE | {
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ADD_OFFSETS_TO_TXN,
@@ -23,24 +23,24 @@ KEYS = SAFE_LATE | {
 }
 CHANCE, CHANCE_OF_DESERTERS = 0.02, 0.3
 LATEST = 3.0
-"""Seconds that a late request takes at most."""
+"""The longest delay of a late request, in seconds."""
 DESERTER = "deserter"
 KEY_PLACE = slice(4, 6)
 
 
 @dataclass
 class LateRequests:
-    """Stands between those who ask, clients and brokers, and the network."""
+    """A fault that breaks the connection of some requests of clients and brokers."""
 
     random: random.Random
     faults: frozenset[str]
-    """Which of `requests lost`, `answers lost` and `requests late` happen now and then."""
+    """The possible faults, of `requests lost`, `answers lost` and `requests late`."""
 
     is_v2: bool
-    """Whether every transaction has an epoch of its own."""
+    """Whether every transaction has a separate producer epoch."""
 
     def meddle(self, stream: Stream, data: bytes) -> None:
-        """Apply a fault to a connection over which `data` is sent next."""
+        """Break the connection over which `data` is about to be sent, or do nothing."""
         key = int.from_bytes(data[KEY_PLACE])
         chance = CHANCE_OF_DESERTERS if stream.node.name.startswith(DESERTER) else CHANCE
         if key not in KEYS or self.random.random() >= chance:

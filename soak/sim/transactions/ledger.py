@@ -1,7 +1,7 @@
-"""The transactions of copiers, the records of readers, and the rules for both.
+"""The transactions of copiers, the records of readers, and the checks of both.
 
-An input record has its copies in one or two partitions of the output, by its place alone: so what must be there is
-known from the offsets that a group has committed, whoever copied.
+The partition and offset of an input record determine its copies in one or two partitions of the output. The expected
+output therefore follows from the committed offsets of the group, no matter which copier wrote the copies.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ FATAL = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-"""Errors that abort a transaction, or end its producer."""
+"""Errors that abort a transaction or are fatal for its producer."""
 
 
 class Fate(Enum):
     """The known result of a transaction."""
 
     OPEN = auto()
-    """Nobody has asked to commit it, and nobody ever will: it may never be seen."""
+    """No commit was requested, and none will be: the records must never be visible."""
     ASKED = auto()
-    """Its commit was asked for, and not answered: it may have been done."""
+    """A commit was requested and has no response: the commit may have been executed."""
     COMMITTED = auto()
 
 
 @dataclass(slots=True)
 class Transaction:
-    """One attempt of one copier."""
+    """One transaction of one copier."""
 
     name: str
     fate: Fate = Fate.OPEN
@@ -55,11 +55,11 @@ class Copy(NamedTuple):
 
     transaction: str
     source: Place
-    """The input record; partition -1 for what has none."""
+    """The input record; partition -1 for records of deserters, which have no input record."""
     number: int
-    """The how manieth of this transaction's producer."""
+    """The number of the record within its producer."""
     target: int
-    """Its partition."""
+    """The partition of the output."""
 
     @property
     def value(self) -> bytes:
@@ -72,12 +72,12 @@ class Copy(NamedTuple):
 
     @property
     def producer(self) -> str:
-        """The writer: one life of one copier."""
+        """Return the name of the producer, which is one process of one copier."""
         return self.transaction.rpartition(".")[0]
 
 
 class Written(NamedTuple):
-    """A record in the log, and whether a marker has made it count."""
+    """A record in the log, and whether its transaction has a commit marker."""
 
     offset: int
     copy: Copy
@@ -85,30 +85,30 @@ class Written(NamedTuple):
 
 
 def targets(source: Place, partitions: int) -> list[int]:
-    """The partitions of the output that an input record is copied to."""
+    """Return the partitions of the output that an input record is copied to."""
     first = (source[0] + source[1]) % partitions
     return [first] if source[1] % 3 else sorted({first, (first + 1) % partitions})
 
 
 @dataclass
 class Ledger:
-    """One run."""
+    """The transactions, records and offsets of one run."""
 
     partitions: int
     """The number of partitions of the output."""
     transactions: dict[str, Transaction] = field(default_factory=dict)
     copied: Counter[int] = field(default_factory=Counter)
-    """Commits that were acknowledged, by partition of the input."""
+    """The number of acknowledged commits by partition of the input."""
     committed_reads: list[list[tuple[int, int, bytes]]] = field(default_factory=list)
-    """For each reader of committed records what it saw, in order: partition, offset, value."""
+    """The records of each read_committed reader, in order: partition, offset, value."""
     other_reads: list[list[tuple[int, int, bytes]]] = field(default_factory=list)
-    """As much for readers of everything."""
+    """The records of each read_uncommitted reader, in order: partition, offset, value."""
     log: dict[int, list[Written]] = field(default_factory=dict)
-    """The output as its leaders have it at the end, by partition."""
+    """The final output in the logs of the leaders, by partition."""
     final: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
     """The records of a final read_committed reader, by partition."""
     errors: list[tuple[str, ErrorCode]] = field(default_factory=list)
-    """The names of copiers, and the errors with which they ended."""
+    """The names of copiers that failed, and their errors."""
     offsets: dict[int, int] = field(default_factory=dict)
     """The final committed offsets of the group, by partition of the input."""
 
@@ -118,21 +118,21 @@ class Ledger:
 
     @property
     def acknowledged(self) -> int:
-        """Transactions whose commit was."""
+        """Return the number of transactions whose commit was acknowledged."""
         return sum(one.fate is Fate.COMMITTED for one in self.transactions.values())
 
     def check(self) -> list[str]:
-        """All violations."""
+        """Return all violations."""
         return [*self.check_reads(), *self._once(), *self._torn(), *self._last_read(), *self._readers(), *self._order()]
 
     def check_errors(self, *, only_brokers_die: bool) -> Iterator[str]:
-        """Check that no forbidden error reached an application. If only brokers die, no error may end a transaction."""
+        """Check that no copier received a forbidden error. If only brokers die, no error may end a transaction."""
         for name, error in self.errors:
             if error is ErrorCode.INVALID_TXN_STATE or (only_brokers_die and error in FATAL):
-                yield f"fatal: {error.name} has reached copier {name}"
+                yield f"fatal: copier {name} received {error.name}"
 
     def check_reads(self) -> Iterator[str]:
-        """Check that no reader saw an aborted record, at any time (G1a)."""
+        """Check that no reader has ever returned an aborted record (G1a)."""
         for reads in self.committed_reads:
             for partition, offset, value in reads:
                 yield from self._unseen(partition, offset, value)
@@ -146,43 +146,43 @@ class Ledger:
         if transaction is None:
             yield f"phantom: {value!r} at {(partition, offset)} was never sent"
         elif transaction.fate is Fate.OPEN:
-            yield f"G1a: {value!r} at {(partition, offset)} was seen, and nobody had asked to commit it"
+            yield f"G1a: {value!r} at {(partition, offset)} was read, but its commit was never requested"
 
     def _visible(self) -> Iterable[Copy]:
         return (one.copy for records in self.log.values() for one in records if one.is_committed)
 
     def _once(self) -> Iterator[str]:
-        """Each input record below the group's offset has its copies once, no other has any."""
+        """Check that each input record below the group's offset has its copies once, and other records have none."""
         found = Counter((copy.source, copy.target) for copy in self._visible() if copy.source[0] >= 0)
         for (source, target), count in found.items():
             if count > 1:
                 yield f"duplicate: {source} is {count} times in {target}"
             if source[1] >= self.offsets.get(source[0], 0):
-                yield f"offset: {source} is copied, and the group is at {self.offsets.get(source[0])}"
+                yield f"offset: {source} is copied, but the group has committed {self.offsets.get(source[0])}"
         for partition, end in self.offsets.items():
             for offset in range(end):
                 for target in targets((partition, offset), self.partitions):
                     if not found[(partition, offset), target]:
-                        yield f"lost: {(partition, offset)} is not in {target}, and the group is at {end}"
+                        yield f"lost: {(partition, offset)} is not in {target}, but the group has committed {end}"
 
     def _torn(self) -> Iterator[str]:
         seen: dict[str, int] = Counter(copy.transaction for copy in self._visible())
         for name, transaction in self.transactions.items():
             count = seen.get(name, 0)
             if count and count != len(transaction.copies):
-                yield f"torn: {count} of {len(transaction.copies)} records of {name} count"
+                yield f"torn: {count} of {len(transaction.copies)} records of {name} are committed"
             elif transaction.fate is Fate.COMMITTED and count != len(transaction.copies):
-                yield f"lost: {name} was committed, and none of its {len(transaction.copies)} records counts"
+                yield f"lost: {name} was committed, but none of its {len(transaction.copies)} records is"
 
     def _last_read(self) -> Iterator[str]:
-        """A reader of all of it sees what the markers in the log say, no more and no less."""
+        """Check that the final reader returns exactly the records with a commit marker in the log."""
         for partition, records in self.log.items():
             wanted = [(one.offset, one.copy.value) for one in records if one.is_committed]
             if self.final.get(partition, []) != wanted:
                 yield from _first_difference("final", partition, self.final.get(partition, []), wanted)
 
     def _readers(self) -> Iterator[str]:
-        """Check that continuous readers have skipped no record, and seen none twice."""
+        """Check that the continuous readers have read each record exactly once, in order."""
         for reads, is_committed in self._all_reads():
             by_partition: dict[int, list[tuple[int, bytes]]] = {}
             for partition, offset, value in reads:
@@ -205,7 +205,7 @@ class Ledger:
             for one in records:
                 before = last.get(one.copy.producer, -1)
                 if one.copy.number <= before:
-                    yield f"order: {one.copy.value!r} at {(partition, one.offset)} stands behind number {before}"
+                    yield f"order: {one.copy.value!r} at {(partition, one.offset)} is after number {before}"
                 last[one.copy.producer] = one.copy.number
                 if one.copy.target != partition:
                     yield f"phantom: {one.copy.value!r} is in {partition}"

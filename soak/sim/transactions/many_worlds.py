@@ -1,6 +1,6 @@
-"""Worlds of transactions by the hundred, in parts that two processes share: forty thousand acknowledged in all.
+"""Hundreds of simulated runs with 40,000 acknowledged transactions in all, divided into parts for two processes.
 
-`make transactions` plays a million of them.
+`make transactions` plays a million transactions.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from soak.sim.transactions.scenario import play_seed
 
 PARTS = 10
 TRANSACTIONS = 40_000 // PARTS
-"""Acknowledged ones, in each part."""
+"""The number of acknowledged transactions in each part."""
 FIRST_SEED, SEEDS_OF_A_PART = 10_000, 1_000
 
 
 def play_part(part: int) -> None:
-    """Play seeds until so many transactions are acknowledged. A failing seed names the command that replays it."""
+    """Play seeds until `TRANSACTIONS` are acknowledged. A failure prints the command that replays the seed."""
     acknowledged = 0
     for seed in count(FIRST_SEED + part * SEEDS_OF_A_PART):
         outcome = play_seed(seed)

@@ -1,6 +1,6 @@
-"""Planted bugs of transactions, most of them once real ones: what the simulation has to find to be believed.
+"""Planted bugs of transactions, most of them former bugs of Kafka, which the simulation must find.
 
-`python -m soak.sim.transactions.mutants` plants one after the other and says how many seeds it took to find each.
+`python -m soak.sim.transactions.mutants` plants each bug and prints the number of seeds until the bug is found.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from barnabas.storage.transaction_index import TransactionIndex
 MAX_SEEDS = 300
 
 
-# -- who may write -------------------------------------------------------------------------------------------------
+# -- verification and fencing of producers -------------------------------------------------------------------------
 
 
 def take_every_batch_for_verified(patch: Patch) -> None:
-    """A batch that was long on its way begins a transaction that nobody ends."""
+    """Let a late batch begin a transaction that no request ends."""
     original = AddPartitionsToTxnManager.add_or_verify_transaction
 
     def add_or_verify_transaction(
@@ -69,7 +69,7 @@ def take_every_batch_for_verified(patch: Patch) -> None:
 
 
 def end_verifications_with_the_leader_epoch(patch: Patch) -> None:
-    """A broker dies, the leader epoch of what it followed is bumped, and producers of others receive a fatal error."""
+    """Fail verifications with a fatal error after a new leader epoch, as after the death of a follower."""
     become_leader, check = Partition.become_leader, VerificationGuards.check
 
     def lead(self: Partition, order: LeaderAndIsrState) -> None:
@@ -90,7 +90,7 @@ def end_verifications_with_the_leader_epoch(patch: Patch) -> None:
 
 
 def leave_the_epoch_at_each_end(patch: Patch) -> None:
-    """A late request affects the next transaction."""
+    """Let a late request affect the next transaction."""
     original = TransactionMetadata.prepare_abort_or_commit
 
     def prepare_abort_or_commit(
@@ -112,7 +112,7 @@ def leave_the_epoch_when_time_is_over(patch: Patch) -> None:
 
 
 def leave_the_epoch_to_a_new_producer(patch: Patch) -> None:
-    """The former producer is not fenced."""
+    """Do not fence the former producer."""
     original = TransactionMetadata.prepare_increment_producer_epoch
 
     def prepare_increment_producer_epoch(
@@ -125,7 +125,7 @@ def leave_the_epoch_to_a_new_producer(patch: Patch) -> None:
     patch.setattr(TransactionMetadata, "prepare_increment_producer_epoch", prepare_increment_producer_epoch)
 
 
-# -- what is decided is done ---------------------------------------------------------------------------------------
+# -- execution of decided transactions -----------------------------------------------------------------------------
 
 
 def never_try_markers_again(patch: Patch) -> None:
@@ -192,7 +192,7 @@ def leave_offsets_out_of_transactions(patch: Patch) -> None:
     patch.setattr(TransactionMetadata, "prepare_add_partitions", prepare_add_partitions)
 
 
-# -- how far readers get -------------------------------------------------------------------------------------------
+# -- the last stable offset ----------------------------------------------------------------------------------------
 
 
 def forget_open_transactions_at_a_start(patch: Patch) -> None:
@@ -256,13 +256,13 @@ def forget_pending_offsets_when_loading(patch: Patch) -> None:
 
 
 def take_every_coordinator_for_the_present_one(patch: Patch) -> None:
-    """A former coordinator returns offsets of the time before its successor."""
+    """Let a former coordinator return outdated offsets."""
     patch.setattr(Followers, "other_electable_replicas", frozenset())
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMutant(PlantedBug):
-    """One of them, and what else brings it to light."""
+    """A planted bug, with the changes of the plan that reveal the bug."""
 
     changes: dict[str, Any] = field(default_factory=dict)
     """The changes to the plan."""
@@ -289,7 +289,7 @@ MANY_COPY: dict[str, Any] = {
     "request_timeout_ms": 3000,
     "timeout_ms": LONG_MS,
 }
-"""Without a pause, and with time enough for each transaction."""
+"""Copiers without pauses, and a transaction timeout that no transaction reaches."""
 ABORTS: dict[str, Any] = {"abort_chance": 0.3}
 SLOW: dict[str, Any] = {"linger": 1.5, "timeout_ms": 500}
 

@@ -1,4 +1,4 @@
-"""Faults for transactions: at coordinators in the middle of a step, and at copiers."""
+"""Faults for transactions: failures of coordinators during a state transition, and failures of copiers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERSIONS, VERSION_SECONDS = (0, 1, 2), 5.0
 
 
 class TransactionNemesis(Nemesis):
-    """Draws from the plan's faults until its time is up."""
+    """An injector of the faults of a plan, until the time of the plan is over."""
 
     def __init__(self, world: ClusterWorld, plan: TransactionPlan, slots: list[Slot], deserters: Deserters) -> None:
         super().__init__(world, plan.harm)
@@ -49,7 +49,7 @@ class TransactionNemesis(Nemesis):
     # -- coordinators ----------------------------------------------------------------------------------------------
 
     async def _strike(self) -> None:
-        """A coordinator dies, or loses what it coordinates, while a transaction is just in a certain step."""
+        """Kill a coordinator or expire its session while one of its transactions is in a certain state."""
         state, is_pending = self.random.choice(STEPS)
         for _ in range(LOOKS):
             for broker in self.world.running:
@@ -70,7 +70,7 @@ class TransactionNemesis(Nemesis):
         await self._return(broker)
 
     async def _change_version(self) -> None:
-        """As an operator with `kafka-features`, while all copy."""
+        """Change the level of `transaction.version`, as an operator does with `kafka-features`."""
         await set_version(self.world, self.random.choice(VERSIONS))
 
     # -- copiers ---------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class TransactionNemesis(Nemesis):
             life.kill()
 
     async def _zombie(self) -> None:
-        """It stands still, another takes its place, and it comes back in the middle of what it was doing."""
+        """Freeze a copier, which is replaced by another process, and resume the copier in the middle of its work."""
         life = self._life()
         if life is not None:
             self.world.loop.frozen.add(life.node)
@@ -96,7 +96,7 @@ class TransactionNemesis(Nemesis):
         self.random.choice(self.slots).begin()
 
     async def _cut_copier(self) -> None:
-        """Delay the requests of a copier, perhaps until it has repeated them."""
+        """Delay the requests of a copier, perhaps until the copier has repeated them."""
         life = self._life()
         if life is not None:
             broker = self.random.choice(list(self.world.brokers.values()))
@@ -115,10 +115,10 @@ def _is_at(broker: SimClusterBroker, state: TransactionState, is_pending: bool) 
 
 
 async def set_version(world: ClusterWorld, level: int) -> None:
-    """Another level of `transaction.version`, if there is a controller that takes it."""
+    """Set the level of `transaction.version`, if there is a controller that accepts the level."""
     for broker in world.running:
         if broker.server is None:
-            continue  # It has died while another one was asked.
+            continue  # The broker died during the request to another broker.
         state = broker.server.state
         if state.controller.is_active:
             kind = (
@@ -128,7 +128,7 @@ async def set_version(world: ClusterWorld, level: int) -> None:
             assert isinstance(features, ClusterFeatures)
             update = features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
             task = world.spawn(broker.node, update)
-            # Who dies meanwhile never gets there.
+            # A controller that dies during the request never completes the task.
             await asyncio.wait([task], timeout=VERSION_SECONDS)
             if task.done() and isinstance(task.exception(), KafkaError):
                 return

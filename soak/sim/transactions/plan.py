@@ -1,4 +1,4 @@
-"""The plan of a run with transactions, from its seed: brokers, copiers, their protocol, faults and settings."""
+"""The plan that a seed draws for a run with transactions: brokers, copiers, faults and settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from soak.sim.cluster.plan import NOW, ClusterPlan
 from barnabas.simulation.nemesis import NEEDS_DISK
 
 Manner = Literal["assigned", "classic", "consumer"]
-"""How copiers get their input: by hand with an id for each partition, or as members of a group of either protocol."""
+"""The subscription of copiers: manual assignment of one partition to each copier, or a group of either protocol."""
 
 BROKER_ACTS = ("kill", "power", "stop", "pause", "reset", "expire", "clock jump")
 """The faults of a single broker."""
@@ -39,49 +39,49 @@ TRANSACTION_ACTS = (
 STATES = ("tail", "slow disk", "flush-late", "produce-answer-lost", "requests lost", "answers lost", "requests late")
 """The faults that last for the whole run."""
 DEATHS, LONG_MS = frozenset({"kill", "stop", "expire", "strike a coordinator", "move controller", "slow link"}), 60_000
-"""The deaths of brokers, and a transaction timeout that is longer than each of them."""
+"""The failures of brokers, and a transaction timeout that is longer than each of these failures."""
 CROWDED = 0.5
-"""Share of the long seeds with many copiers that never wait."""
+"""The share of the long runs with many copiers that never pause."""
 TV_2 = 2
 UNSAFE_BEFORE_V2 = frozenset({"cut", "cut off", "cut one way", "slow link", "cut a copier"})
-"""The faults that delay requests, perhaps until the next transaction. If its epoch is the same, as in version 1 of the
-protocol, late requests cannot be distinguished from new requests (KIP-890)."""
+"""The faults that delay requests, perhaps until the next transaction. If the next transaction has the same epoch, as in
+transaction version 1, late requests cannot be distinguished from new requests (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan(ClusterPlan):
-    """One run. Times are seconds."""
+    """The plan of a run. Times are seconds."""
 
     manner: Manner
     copiers: int
     input_records: int
-    """In each of as many partitions as there are copiers."""
+    """The number of records in each partition of the input. The input has one partition per copier."""
     most_records: int
     """The maximum number of records of the input in one transaction."""
     abort_chance: float
     linger: float
-    """How long a copier may take over a transaction."""
+    """The maximum time that a copier waits before it ends a transaction."""
     timeout_ms: int
-    """`transaction.timeout.ms`"""
+    """The value of `transaction.timeout.ms`."""
     request_timeout_ms: int
     reader_min_bytes: int
-    """Before a reader's fetch is answered, or its time is over."""
+    """The value of `fetch.min.bytes` of readers."""
     version: int
     """The level of `transaction.version` at the start."""
 
     @property
     def is_v2(self) -> bool:
-        """Whether every transaction has an epoch of its own."""
+        """Return whether every transaction has a separate producer epoch."""
         return self.version == TV_2 and "change the version" not in self.faults
 
     @property
     def only_brokers_die(self) -> bool:
-        """Whether producers have what they need: time enough, and every request is answered or its broker is dead."""
+        """Return whether no transaction times out, and every request has a response unless its broker dies."""
         return self.faults <= DEATHS and self.timeout_ms >= LONG_MS
 
     @classmethod
     def draw(cls, seed: int, *, quick: bool = False, brokers: int | None = None) -> TransactionPlan:
-        """`quick` for a few simulated seconds."""
+        """Draw the plan of a seed; `quick` for a few simulated seconds."""
         rng = random.Random(f"{seed}/transactions")
         base = ClusterPlan.draw(seed, quick=quick)
         is_crowded = not quick and rng.random() < CROWDED
@@ -122,7 +122,7 @@ class TransactionPlan(ClusterPlan):
         return plan._crowded(rng) if is_crowded else plan
 
     def _crowded(self, rng: random.Random) -> TransactionPlan:
-        """The same with many that copy without a pause: most transactions are made in these."""
+        """Return the same plan with many copiers without pauses. Most transactions occur in runs of such plans."""
         return replace(
             self,
             copiers=rng.randint(6, 12),
@@ -139,7 +139,7 @@ class TransactionPlan(ClusterPlan):
     def with_faults(  # type: ignore[override]  # takes further changes instead of kinds of work
         self, faults: frozenset[str], **changes: Any
     ) -> TransactionPlan:
-        """The same with these faults, which come often."""
+        """Return the same plan with these faults, which occur often."""
         settings = dict(self.settings)
         if faults & NEEDS_DISK:
             settings["acks.all.durability"] = "disk"

@@ -1,4 +1,4 @@
-"""One seeded run: copy loops at work under a nemesis, then peace, then every record is accounted for."""
+"""One seeded run: copy loops under faults, then a time without faults, then a check of every record."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from barnabas.server.controller.admin_manager import TopicCreation
 from barnabas.simulation.loop import SimLoop
 
 STABLE_SECONDS = 10.0
-"""After the last fault, and a transaction's own time, no record is waited for longer than this."""
+"""All records are stable within the transaction timeout plus this time after the last fault."""
 INPUT_VALUE = b"x"
 LAST_RECORDS = 30
-"""In each partition of the input, once all is calm."""
+"""The number of records that are added to each partition of the input after the last fault."""
 SETTLE_SECONDS = 60.0
 FED_BYTES = 300
-"""In a batch of the input: who begins again somewhere reads all of that one."""
+"""The batch size of the input. A restarted copier reads the whole batch that contains its offset."""
 MAX_COPIES_BYTES = 20_000
 
 
 class TransactionRun(ClusterRun):
-    """The run of a seed: copiers, brokers and their faults."""
+    """The run of a plan: copiers, brokers and their faults."""
 
     plan: TransactionPlan
     nemesis: TransactionNemesis  # type: ignore[assignment]  # has its own faults
@@ -58,7 +58,7 @@ class TransactionRun(ClusterRun):
 
     @property
     def acknowledged(self) -> int:
-        """Transactions whose commit was."""
+        """Return the number of transactions whose commit was acknowledged."""
         return self.ledger.acknowledged
 
     @property
@@ -91,9 +91,9 @@ class TransactionRun(ClusterRun):
         self.nemesis.calm_down()
         world.network.meddle = None
         calm_since, ends = self.loop.time(), self.stability.ends()
-        await self._within(LIVE_SECONDS, "not all is copied on", self._until_all_is_copied_on())
+        await self._within(LIVE_SECONDS, "not every partition is copied further", self._until_all_is_copied_on())
         self.is_over = True
-        await self._within(LIVE_SECONDS, "clients do not come to an end", asyncio.gather(*clients))
+        await self._within(LIVE_SECONDS, "the clients do not finish", asyncio.gather(*clients))
         seconds = plan.timeout_ms / 1000 + STABLE_SECONDS
         await self._until(calm_since + seconds, lambda: self.stability.behind(ends))
         await self._until(self.loop.time() + seconds, self.stability.hanging)
@@ -103,7 +103,7 @@ class TransactionRun(ClusterRun):
         self.stability.look()
 
     async def _until(self, deadline: float, found: Callable[[], list[str]]) -> None:
-        """Until nothing is found any more."""
+        """Wait until `found` returns an empty list."""
         while left := found():
             assert self.loop.time() < deadline, f"stuck: {left[0]}"
             await asyncio.sleep(LOOK_SECONDS)
@@ -137,13 +137,13 @@ class TransactionRun(ClusterRun):
         deadline = self.loop.time() + READY_SECONDS
         while not all(self.invariants.partition_count(name) for name in counts):
             await self.operator.ask(lambda controller: controller.create_topics(wishes))
-            assert self.loop.time() < deadline, "the topics cannot be made"
+            assert self.loop.time() < deadline, "the topics cannot be created"
             await asyncio.sleep(LOOK_SECONDS)
 
     # -- readers ---------------------------------------------------------------------------------------------------
 
     async def _follow(self, isolation_level: IsolationLevel) -> None:
-        """From the start, over every fault, until all is over."""
+        """Consume the output from the start until the run is over."""
         seen: list[tuple[int, int, bytes]] = []
         (self.ledger.committed_reads if isolation_level == "read_committed" else self.ledger.other_reads).append(seen)
         async with self._reached(lambda: self._reader(isolation_level)) as consumer:
@@ -168,13 +168,13 @@ class TransactionRun(ClusterRun):
         return [TopicPartition(OUTPUT, index) for index in range(self.plan.partitions)]
 
     async def _look_at_all(self) -> None:
-        """Nothing is open any more: what the logs say, what a reader finds from the start on, where the group is."""
+        """Read the logs, the records of a new reader and the group's offsets, after all transactions have ended."""
         ledger = self.ledger
         for _, partition in self.stability.leaders():
             if partition.topic_partition.topic == OUTPUT:
                 ledger.log[partition.topic_partition.partition] = written(partition)
         node = self.world.machine("judge")
-        await self._within(SETTLE_SECONDS, "not all is read", self.world.spawn(node, self._read_all()))
+        await self._within(SETTLE_SECONDS, "the output is not read to its end", self.world.spawn(node, self._read_all()))
         await self._within(SETTLE_SECONDS, "offsets are unstable", self.world.spawn(node, self._ask_the_group()))
 
     async def _read_all(self) -> None:
@@ -196,7 +196,7 @@ class TransactionRun(ClusterRun):
 
 
 def play(plan: TransactionPlan) -> Outcome[TransactionPlan]:
-    """Carry out a plan and check what came of it."""
+    """Carry out a plan and check the result."""
     command = f"python -m soak.sim.transactions --seed {plan.seed}{' --quick' if plan.is_quick else ''}"
     return outcome_of(TransactionRun, plan, command)
 

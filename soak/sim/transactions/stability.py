@@ -1,4 +1,4 @@
-"""How far readers of committed records get: never past an open transaction, and in bounded time past every one."""
+"""Checks of the last stable offset, which never exceeds an open transaction and passes each one in bounded time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 
 LOOK_SECONDS = 0.05
 Leadership = tuple[int, int, int]
-"""Broker, its life, and the leader epoch."""
+"""The broker, the number of its start, and the leader epoch."""
 
 
 class Stability:
-    """Looks at the leaders of some topics, every few milliseconds."""
+    """A checker of the leaders of some topics that runs every `LOOK_SECONDS` of simulated time."""
 
     def __init__(self, world: ClusterWorld, topics: frozenset[str]) -> None:
         self.world = world
@@ -32,7 +32,7 @@ class Stability:
         self._look_later()
 
     def look(self) -> None:
-        """Whether no last stable offset is past what is open."""
+        """Check that no last stable offset exceeds the first offset of an open transaction."""
         for broker, partition in self.leaders():
             place = (partition.topic_partition.topic, partition.topic_partition.partition)
             me = (broker.broker_id, broker.lives, partition.leader_epoch)
@@ -45,7 +45,7 @@ class Stability:
             if partition.log.last_stable_offset > bound:
                 self.violations.append(
                     f"{self.world.loop.time():.3f} stable: {place} of {me} is stable up to"
-                    f" {partition.log.last_stable_offset}, and a transaction is open since {bound}"
+                    f" {partition.log.last_stable_offset}, but a transaction is open since {bound}"
                 )
 
     def leaders(self) -> list[tuple[SimClusterBroker, Partition]]:
@@ -59,14 +59,14 @@ class Stability:
         ]
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """How far partitions are written now."""
+        """Return the log end offsets of the checked partitions."""
         return {
             (one.topic_partition.topic, one.topic_partition.partition): one.log.log_end_offset
             for _, one in self.leaders()
         }
 
     def behind(self, ends: dict[tuple[str, int], int]) -> list[str]:
-        """Partitions that are not stable up to there yet."""
+        """Return the partitions whose last stable offset is below the given end."""
         stable = {
             (one.topic_partition.topic, one.topic_partition.partition): one.log.last_stable_offset
             for _, one in self.leaders()

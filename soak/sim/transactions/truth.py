@@ -16,13 +16,13 @@ NEVER = 2**63
 
 @dataclass
 class OpenTransactions:
-    """A log as it was looked at up to `end`, and the transactions that are open there."""
+    """The open transactions of a log that was read up to `end`."""
 
     end: int = 0
     first: dict[int, int] = field(default_factory=dict)
-    """Where each producer's open transaction begins."""
+    """The first offset of each producer's open transaction."""
     ended: list[tuple[int, int]] = field(default_factory=list)
-    """Beginnings of those whose marker is not below the high watermark yet, with the place of the marker."""
+    """The first offset and the marker's offset of transactions whose marker is not below the high watermark yet."""
 
     def take_in(self, partition: Partition) -> None:
         """Read the batches that were appended since the last call."""
@@ -39,20 +39,20 @@ class OpenTransactions:
                     self.first.setdefault(header.producer_id, header.base_offset)
 
     def stable_up_to(self, high_watermark: int) -> int:
-        """The first offset of a transaction that is open, or whose end is not committed yet; NEVER if there is none."""
+        """Return the first offset of a transaction that is open, or whose marker is not committed; else NEVER."""
         self.ended = [(first, marker) for first, marker in self.ended if marker >= high_watermark]
         return min([NEVER, *self.first.values(), *(first for first, _ in self.ended)])
 
 
 def batches(partition: Partition, start: int) -> list[RecordBatch]:
-    """From that offset on, as many as one read gives."""
+    """Return the batches of one read from offset `start`."""
     data = partition.log.read(start, MAX_BYTES, max_offset=partition.log.log_end_offset, min_one_message=True)
     assert isinstance(data.records, bytes | memoryview)
     return [batch for batch in iter_batches(data.records) if isinstance(batch, RecordBatch)]
 
 
 def written(partition: Partition) -> list[Written]:
-    """Every record of the output, and whether a marker has made it count. For a log in which nothing is open."""
+    """Return every record of a log without open transactions, and whether its transaction was committed."""
     open_ones: dict[int, list[int]] = {}
     found: list[Written] = []
     end = partition.log.log_start_offset
