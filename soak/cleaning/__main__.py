@@ -54,7 +54,7 @@ def main() -> None:
     """Play histories, print the progress, and exit with status 1 after a failure."""
     parser = argparse.ArgumentParser(prog="python -m soak.cleaning", description=__doc__)
     parser.add_argument("--examples", type=int, default=100_000, help="number of histories (default: 100000)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="time limit (default: 60)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time limit in minutes (default: 60)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="first seed (default: 0)")
     options = parser.parse_args()
     began = told = time.monotonic()

@@ -135,7 +135,7 @@ class Promises:
             if entry.is_aborted:
                 require(offset < self.cleanable_until, f"the aborted record at {offset} could not be cleaned yet")
                 continue
-            require(offset < self.clean_until, f"the uncleaned record at {offset} is missing")
+            require(offset < self.clean_until, f"the record at {offset} is missing above {self.clean_until}")
             if last_of_key[entry.row.key] != offset:
                 continue
             require(entry.row.value is None, f"the last value of {entry.row.key!r}, at {offset}, is missing")
@@ -176,7 +176,7 @@ class Promises:
             self._require_past(self.marker_seen_ms.get(transaction.marker), f"the marker at {transaction.marker}")
 
     def _check_stable_map(self) -> None:
-        """Check that a read_committed reader, which uses the list of aborted transactions, ends with the model's map."""
+        """Check that a read_committed reader, given the aborted transactions, ends with the model's map."""
         found = latest(read_committed(self.history, self.fetch_bytes))
         expected = self.history.stable_map()
         wrong = {key for key in {*found, *expected} if found.get(key) != expected.get(key)}

@@ -1,7 +1,7 @@
-"""`python -m soak.groups --rebalances 100000` looks for a seed in which groups' life goes wrong.
+"""Search for a failing run with consumer groups: `python -m soak.groups --rebalances 100000`.
 
-All processors look. `--seed 7` replays one seed; `--minutes 5` begins no more after that time, and the last line says
-which seed comes next.
+All processors play seeds. `--seed 7` replays one seed. `--minutes 5` starts no seed after this time. The last line of
+the output contains the next seed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from soak.groups.group_life import play_seed
 
 ENOUGH = 10
-"""So many failed seeds say what there is to say."""
+"""The number of failed seeds after which the search stops."""
 TELL_S = 10.0
 
 Lived = tuple[int, int, str]
-"""A seed, how many rebalances it had, and what broke in it."""
+"""A seed, its number of rebalances, and its failure or an empty string."""
 
 
 def live_through(seed: int) -> Lived:
-    """One seed, in whatever process."""
+    """Play a seed in a worker process."""
     logging.getLogger("barnabas").setLevel(logging.ERROR)
     try:
         return seed, len(play_seed(seed).generations), ""
@@ -37,7 +37,7 @@ def live_through(seed: int) -> Lived:
 
 
 def lives(first: int, pool: ProcessPoolExecutor, deadline: float) -> Iterator[Lived]:
-    """Seeds from the first one on, in their order, until the deadline; what has begun is lived to its end."""
+    """Play seeds in order until the deadline and yield their results. Started seeds are finished."""
     under_way: deque[Future[Lived]] = deque()
     seed = first
     while time.monotonic() < deadline:
@@ -52,7 +52,7 @@ def lives(first: int, pool: ProcessPoolExecutor, deadline: float) -> Iterator[Li
 
 
 def look(first: int, rebalances: int, deadline: float) -> int:
-    """Look until there were so many rebalances. Says how far it is now and then; returns 1 if a seed failed."""
+    """Search until the number of rebalances is reached, and print the progress; return 1 if a seed failed, else 0."""
     began = told = time.monotonic()
     lived = counted = failed = 0
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
@@ -76,23 +76,23 @@ def look(first: int, rebalances: int, deadline: float) -> int:
 
 
 def replay(seed: int) -> int:
-    """One seed, with the traceback of what breaks; returns 1 if it does."""
+    """Replay a seed, with the traceback of a failure; return 1 if the seed failed, else 0."""
     logging.getLogger("barnabas").setLevel(logging.ERROR)
     try:
         generations = len(play_seed(seed).generations)
     except Exception:
         traceback.print_exc()
         return 1
-    print(f"seed {seed}: {generations} rebalances, nothing broke")
+    print(f"seed {seed}: {generations} rebalances, no failure")
     return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m soak.groups", description=__doc__)
-    parser.add_argument("--seed", type=int, help="one run")
-    parser.add_argument("--rebalances", type=int, default=100_000, help="how many in all (default 100000)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--minutes", type=float, default=60.0, help="begin none after this time")
+    parser.add_argument("--seed", type=int, help="replay this seed")
+    parser.add_argument("--rebalances", type=int, default=100_000, help="total number of rebalances (default: 100000)")
+    parser.add_argument("--first", type=int, default=0, help="first seed (default: 0)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time limit in minutes (default: 60)")
     options = parser.parse_args()
     if options.seed is not None:
         return replay(options.seed)

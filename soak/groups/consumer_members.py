@@ -1,4 +1,4 @@
-"""Members of the consumer protocol as clients are: one heartbeat at a time, letting go before taking."""
+"""Members of the consumer protocol that behave like clients: one heartbeat at a time, revocation before assignment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Owned = set[tuple[str, int]]
 
 
 class Consumer:
-    """A member. `owned` is what it has, `granted` what it was last told that it shall have."""
+    """A member. `owned` has its current partitions, `granted` the partitions of its last assignment."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class Consumer:
         self.owned: Owned = set()
         self.granted: Owned = set()
         self.known_topics: dict[str, UUID] = {}
-        """Topics whose ids it remembers, whether the broker is there or not."""
+        """Topic ids that the member has cached, also of deleted topics."""
         self.interval_ms = 0
         self.heard_at = 0.0
-        """When the broker last took it for a member."""
+        """The time of the last successful heartbeat."""
         self._reported: Owned = set()
         self._connection: BrokerConnection | None = None
 
@@ -66,12 +66,12 @@ class Consumer:
         return self
 
     def vanish(self) -> None:
-        """The process is gone."""
+        """Close the connection without leaving the group."""
         assert self._connection is not None
         self._connection.close()
 
     async def send(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """One heartbeat with just these fields."""
+        """Send a heartbeat with only these fields, and return the response."""
         assert self._connection is not None
         request = ConsumerGroupHeartbeatRequest(
             **{
@@ -86,7 +86,7 @@ class Consumer:
         return answer
 
     async def beat(self, *, full: bool = False) -> ErrorCode:
-        """One heartbeat as a client sends it: what is new to the broker, or everything."""
+        """Send a heartbeat as a client does, with the changed fields or with all fields; return its error code."""
         fields: dict[str, Any] = {}
         if full or not self.epoch:
             fields = {
@@ -132,23 +132,23 @@ class Consumer:
         return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
 
     def let_go(self) -> bool:
-        """Give up what it shall not have any more; returns whether there was anything."""
+        """Revoke the partitions that are not in the last assignment; return whether there were any."""
         before = len(self.owned)
         self.owned &= self.granted
         return len(self.owned) < before
 
     def take(self) -> None:
-        """Take all it was granted, having let go of the rest."""
+        """Adopt the last assignment, after revoking the other partitions."""
         self.let_go()
         self.owned = set(self.granted)
 
     def begin_anew(self) -> None:
-        """It was fenced: it has nothing and joins again."""
+        """Abandon all partitions after fencing, so that the next heartbeat joins again."""
         self.epoch = 0
         self.owned, self.granted, self._reported = set(), set(), set()
 
     async def turn(self, *, full: bool = False) -> ErrorCode:
-        """A heartbeat and what follows from it: let go, say so, take what it gets."""
+        """Send a heartbeat, confirm a revocation with another heartbeat, and adopt the assignment."""
         error = await self.beat(full=full)
         if error is ErrorCode.NONE:
             if self.let_go():
@@ -161,7 +161,7 @@ class Consumer:
         return ErrorCode(answer.error_code)
 
     async def commit(self, offset: int, version: int = 9, **options: Any) -> ErrorCode:
-        """OffsetCommit of `t`-0."""
+        """Commit an offset of `t`-0 with OffsetCommit; return the error code."""
         assert self._connection is not None
         fields = {
             "group_id": self.group_id,
@@ -177,12 +177,12 @@ class Consumer:
 
 
 async def consumers(cluster: Cluster, *names: str, **options: Any) -> list[Consumer]:
-    """Members that are connected and have not joined yet."""
+    """Create members that are connected and have not joined yet."""
     return [await Consumer(cluster, name=name, **options).connect() for name in names]
 
 
 async def settle(*members: Consumer, turns: int = 8) -> None:
-    """Let all members beat in turn until nothing changes."""
+    """Send heartbeats of all members in turn until no epoch or assignment changes."""
     for _ in range(turns):
         before = [(member.epoch, set(member.owned)) for member in members]
         for member in members:
@@ -190,7 +190,7 @@ async def settle(*members: Consumer, turns: int = 8) -> None:
             assert error is ErrorCode.NONE, error.name
         if before == [(member.epoch, member.owned) for member in members]:
             return
-    raise AssertionError(f"no end: {before}")
+    raise AssertionError(f"the group does not settle: {before}")
 
 
 def group_of(cluster: Cluster) -> ConsumerGroup:
@@ -200,7 +200,7 @@ def group_of(cluster: Cluster) -> ConsumerGroup:
 
 
 def partitions(*places: str) -> Owned:
-    """`partitions("t-0", "t-1")`."""
+    """Parse partitions, as in `partitions("t-0", "t-1")`."""
     return {(name, int(index)) for name, _, index in (place.rpartition("-") for place in places)}
 
 
@@ -211,7 +211,7 @@ async def describe(cluster: Cluster, group_id: str = GROUP) -> DescribedGroup:
 
 
 async def beat_for(seconds: float, *members: Consumer) -> None:
-    """Heartbeats of all members, a second apart."""
+    """Send heartbeats of all members every second, for this time."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while loop.time() < end:

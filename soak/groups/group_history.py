@@ -14,20 +14,20 @@ SLACK_S = 2.0
 
 
 class Known(NamedTuple):
-    """The facts known when a request was sent, which its response must not contradict."""
+    """The facts at the time of a request, which the response must not contradict."""
 
     life: int
-    """Which life of the broker it was sent to."""
+    """The number of the broker's start at the time of the request."""
     joined: int
-    """The newest generation that somebody has joined in this life."""
+    """The highest generation that a member has joined since this start of the broker."""
     synced: int
-    """The newest generation that somebody has an assignment of; it outlives the broker."""
+    """The highest generation of which a member has an assignment, which persists over restarts of the broker."""
     is_fenced: bool
-    """Whether another process has the static member's place, by this life's word."""
+    """Whether another process has replaced the static member since this start of the broker."""
 
 
 def plan(generation: int, members: Sequence[str]) -> dict[str, bytes]:
-    """An assignment that says what it is for: partitions dealt out in turn."""
+    """Return a round-robin assignment that contains its generation."""
     return {
         name: json.dumps(
             {"generation": generation, "partitions": list(range(index, PARTITIONS, len(members)))}
@@ -37,7 +37,7 @@ def plan(generation: int, members: Sequence[str]) -> dict[str, bytes]:
 
 
 class Share(NamedTuple):
-    """A member's part of a plan."""
+    """A member's part of an assignment."""
 
     generation: int
     partitions: list[int]
@@ -49,35 +49,38 @@ class Share(NamedTuple):
 
 @dataclass
 class History:
-    """One group: who owned what when, what was committed, who was heard of."""
+    """The history of one group: owners of partitions, committed offsets, and requests of members."""
 
     life: int = 0
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
-    """(generation, partition) -> member, by its instance id if it has one."""
+    """The member (or its instance id) that owns each generation and partition."""
     committed: list[int] = field(default_factory=lambda: [-1] * PARTITIONS)
-    """Acknowledged or seen: nobody may ever find less."""
+    """The highest offset that was acknowledged or fetched. No later fetch may return a lower offset."""
     generations: set[tuple[int, int]] = field(default_factory=set)
-    """(life, generation) of all that somebody has joined: how many rebalances there were."""
+    """The joined generations (start of the broker, generation), whose number is the number of rebalances."""
     _joined: int = 0
     _synced: int = 0
     _fenced: dict[str, int] = field(default_factory=dict)
     _heard: dict[str, float] = field(default_factory=dict)
     _stable_since: dict[tuple[int, int], float] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)
-    """Ids of static members whose place somebody else has asked for."""
+    """Ids of static members that another process may have replaced."""
 
     def begin_life(self, life: int) -> None:
-        """The broker has been started: generations that nobody has an assignment of may come again."""
+        """Note a start of the broker, which may repeat generations of which no member has an assignment."""
         self.life, self._joined = life, self._synced
 
     def known(self, member_id: str = "") -> Known:
         return Known(self.life, self._joined, self._synced, self._fenced.get(member_id) == self.life)
 
-    # -- answers ---------------------------------------------------------------------------------------------------
+    # -- responses -------------------------------------------------------------------------------------------------
 
     def joined(self, known: Known, generation: int, instance_id: str | None, others: set[str], member_id: str) -> None:
-        """A JoinGroup went well; `others` are the ids under which other processes had the place when it was sent."""
-        assert generation >= known.synced, f"generation {generation} came after {known.synced}"
+        """Check a successful JoinGroup.
+
+        `others` are the member ids of other processes with the same instance id at the time of the request.
+        """
+        assert generation >= known.synced, f"generation {generation} was joined after {known.synced}"
         if known.life != self.life:
             return
         self.generations.add((self.life, generation))
@@ -86,36 +89,36 @@ class History:
             self._fenced.update(dict.fromkeys(others - {member_id}, self.life))
 
     def accepted(self, known: Known, generation: int, what: str) -> None:
-        """A request of a member of `generation` was taken."""
-        assert generation >= known.synced, f"{what} of generation {generation} taken after {known.synced} had begun"
+        """Check a request of a member of `generation` that the broker accepted."""
+        assert generation >= known.synced, f"{what} of generation {generation} was accepted after {known.synced}"
         if known.life == self.life:
-            assert generation >= known.joined, f"{what} of generation {generation} taken in {known.joined}"
-            assert not known.is_fenced, f"{what} taken of a process that had been replaced"
+            assert generation >= known.joined, f"{what} of generation {generation} was accepted in {known.joined}"
+            assert not known.is_fenced, f"{what} of a replaced process was accepted"
 
     def owns(self, known: Known, generation: int, name: str, share: Share) -> None:
-        """A SyncGroup went well."""
+        """Check a successful SyncGroup, which returned an assignment."""
         self.accepted(known, generation, "a sync")
-        assert share.generation == generation, f"generation {generation} was given the plan of {share.generation}"
+        assert share.generation == generation, f"generation {generation} received the assignment of {share.generation}"
         self._synced = max(self._synced, generation)
         self._joined = max(self._joined, generation)
         for partition in share.partitions:
             owner = self.owners.setdefault((generation, partition), name)
-            assert owner == name, f"generation {generation}: {partition} is {owner}'s and {name}'s"
+            assert owner == name, f"generation {generation}: {partition} has the owners {owner} and {name}"
 
     def heard(self, name: str, now: float) -> None:
-        """A process has given a sign of life."""
+        """Note that a process has sent a request."""
         self._heard[name] = now
 
     def saw(self, before: Sequence[int], offsets: Sequence[int]) -> None:
-        """Offsets were fetched; `before` is what `committed` was when they were asked for."""
+        """Check fetched offsets; `before` is the value of `committed` at the time of the request."""
         for partition, offset in enumerate(offsets):
-            assert offset >= before[partition], f"{partition} went back from {before[partition]} to {offset}"
+            assert offset >= before[partition], f"{partition} decreased from {before[partition]} to {offset}"
             self.committed[partition] = max(self.committed[partition], offset)
 
     def described(self, known: Known, shares: dict[str, Share], now: float) -> None:
-        """A group was described as stable: every partition has one owner, and every owner gives signs of life."""
+        """Check the description of a stable group: every partition has one owner, and every owner sends requests."""
         generations = {share.generation for share in shares.values()}
-        assert len(generations) == 1, f"a group of generations {generations}"
+        assert len(generations) == 1, f"the group has assignments of the generations {generations}"
         generation = generations.pop()
         dealt = sorted(partition for share in shares.values() for partition in share.partitions)
         assert dealt == list(range(PARTITIONS)), f"generation {generation} is stable with partitions {dealt}"
@@ -124,25 +127,25 @@ class History:
         stable_since = self._stable_since.setdefault((self.life, generation), now)
         for name in shares:
             silent = now - max(self._heard.get(name, 0.0), stable_since)
-            assert silent <= LONGEST_SESSION_S + SLACK_S, f"{name} is a member after {silent:.1f} s of silence"
+            assert silent <= LONGEST_SESSION_S + SLACK_S, f"{name} is a member {silent:.1f} s after its last request"
 
 
 class Ledger:
-    """The offset of a group without members, which an operator commits and deletes; every outcome has to add up."""
+    """The possible offsets of a group without members, which an operator commits and deletes."""
 
     def __init__(self) -> None:
         self.value = -1
-        """The offset that the last request was to commit; -1 for none."""
+        """The offset of the last commit request, -1 after a deletion request."""
         self._possible = {-1}
 
     def asked(self, value: int) -> None:
-        """A commit of `value`, or with -1 a deletion, was sent: from now on either may be found."""
+        """Note a request to commit `value`, or with -1 to delete the offset. Either state is possible afterwards."""
         self._possible.add(value)
         self.value = value
 
     def acknowledged(self) -> None:
-        """It was answered without an error: nothing else may be found."""
+        """Note a response without an error. Only the state after the request is possible afterwards."""
         self._possible = {self.value}
 
     def saw(self, value: int) -> None:
-        assert value in self._possible, f"an offset of {value} where {sorted(self._possible)} may be"
+        assert value in self._possible, f"the offset is {value}, expected one of {sorted(self._possible)}"

@@ -1,8 +1,8 @@
-"""Groups under virtual time and bad luck: members join, leave, crash, fall asleep and come back; the broker dies.
+"""Consumer groups in virtual time with faults: members join, leave, crash and pause, and the broker dies.
 
-What must hold whatever happens: a partition has one owner in a generation, and somebody who gives signs of life; nobody
-who gives them is thrown out; what was committed is never older later on, what was deleted does not come back; and when
-calm returns the group gets to one generation in which every partition is somebody's.
+The invariants: a partition has one owner in a generation, and the owner sends requests. The coordinator removes no
+member that sends requests. Committed offsets never decrease, and deleted offsets do not reappear. After the last fault
+the group reaches one generation in which every partition has an owner.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from barnabas.simulation.machines import WorkDelays, World
 from barnabas.simulation.network import NetworkFaults
 
 CALM_S = 150.0
-"""How long a group may take to find its peace."""
+"""The time within which a group must be stable after the last fault."""
 LEDGER = "ledger"
 RETRIABLE = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -50,15 +50,15 @@ JOIN_AGAIN = {
 
 
 class NotNowError(Exception):
-    """Ask again later."""
+    """A temporary error, after which the request is repeated."""
 
 
 class SuddenDeathError(Exception):
-    """The process ends without a word."""
+    """A death of the process, which does not leave the group."""
 
 
 class Run:
-    """One seed."""
+    """The run of one seed."""
 
     def __init__(self, loop: SimLoop, seed: int) -> None:
         rng = self.random = random.Random(f"{seed}/groups")
@@ -72,7 +72,7 @@ class Run:
         self.seconds = rng.uniform(120, 600)
         self.people = rng.randint(2, PARTITIONS)
         self.restlessness = rng.choice([0.05, 0.2, 0.5])
-        """How likely a member wants a rebalance, at each beat."""
+        """The probability that a member requests a rebalance at a heartbeat."""
         self.is_calm = False
         self.is_over = False
 
@@ -93,7 +93,7 @@ class Run:
         return self.history
 
     async def _act(self) -> None:
-        """One trouble after the other, and then none."""
+        """Inject faults, then wait until the group is stable."""
         await self._nemesis()
         await self._find_peace()
 
@@ -101,11 +101,11 @@ class Run:
         self.is_calm = True
         deadline = self.world.loop.time() + CALM_S
         while not self._is_at_peace():
-            assert self.world.loop.time() < deadline, f"no peace: {self._situation()}"
+            assert self.world.loop.time() < deadline, f"the group is not stable: {self._situation()}"
             await asyncio.sleep(1)
 
     def _group(self) -> ClassicGroup | None:
-        """The group inside the broker; None while that is still loading it."""
+        """Return the group from the broker, or None while the broker loads the group."""
         with suppress(KafkaError):
             return self.cluster.group()
         return None
@@ -144,7 +144,7 @@ class Run:
                 await self._start()
 
     async def _something_acknowledged(self) -> None:
-        """Wait a little for an answer that a crash at this moment must not make a lie."""
+        """Wait briefly for an acknowledged commit, so that the next crash occurs directly after it."""
         before = list(self.history.committed)
         for _ in range(100):
             if self.history.committed != before:
@@ -152,7 +152,7 @@ class Run:
             await asyncio.sleep(0.02)
 
     async def _look_on(self) -> None:
-        """Somebody who asks for the group and its offsets once a second."""
+        """Describe the group and fetch its offsets every second."""
         history = self.history
         while not self.is_over:
             with suppress(KafkaError, OSError, NotNowError):
@@ -177,7 +177,7 @@ class Run:
             self.history.described(known, shares, self.world.loop.time())
 
     async def _keep_ledger(self) -> None:
-        """An operator who commits for a group without members, deletes it, and looks what is there."""
+        """Commit, delete and fetch the offset of a group without members, as an operator does."""
         ledger, rng = Ledger(), random.Random(self.random.random())
         number = 0
         while not self.is_over:
@@ -202,7 +202,7 @@ class Run:
 
 
 async def fetch(connection: BrokerConnection, group_id: str = GROUP) -> list[int]:
-    """The committed offsets of all partitions."""
+    """Return the committed offsets of all partitions."""
     asked = OffsetFetchRequestTopic(name="t", partition_indexes=list(range(PARTITIONS)))
     response = await connection.send(OffsetFetchRequest(group_id=group_id, topics=[asked]), 6)
     if response.error_code:
@@ -211,7 +211,7 @@ async def fetch(connection: BrokerConnection, group_id: str = GROUP) -> list[int
 
 
 class Place:
-    """One place at the table, taken by one process after another; a static one sometimes by two at once."""
+    """A sequence of processes of one member. With a static member, two processes may run concurrently."""
 
     def __init__(self, run: Run, number: int) -> None:
         self.run = run
@@ -226,7 +226,7 @@ class Place:
             working = asyncio.ensure_future(self._work())
             tasks = {working}
             if self.instance_id is not None and not self.run.is_calm and self.random.random() < 0.5:
-                # The successor starts while the former process is still there, awake or asleep.
+                # The successor starts while the former process still exists, running or paused.
                 await asyncio.sleep(self.random.uniform(3, 40))
                 tasks.add(asyncio.ensure_future(self._work()))
             await asyncio.gather(*tasks)
@@ -251,7 +251,7 @@ class Place:
 
 
 class Process:
-    """A consumer from its start to its end, which may be sudden."""
+    """A consumer process from its start to its end."""
 
     def __init__(self, place: Place, member: Member) -> None:
         self.place = place
@@ -261,7 +261,7 @@ class Process:
         self.random = place.random
         self.positions: dict[int, int] = {}
         self._sign_of_life: float | None = None
-        """When it sent the last request whose answer said that there was no rebalance for it to miss."""
+        """The time of the last request whose response showed that the member had not missed a rebalance."""
 
     @property
     def is_over(self) -> bool:
@@ -296,21 +296,21 @@ class Process:
             assert not (known.is_fenced and known.life == self.history.life), "a replaced process could leave"
 
     def _known(self) -> Known:
-        """To be called right before a request is sent."""
+        """Return the facts for the check of a response. Call this function directly before the request."""
         self.history.heard(self.name, self._now)
         return self.history.known(self.member.member_id)
 
     # -- joining ---------------------------------------------------------------------------------------------------
 
     async def _enter(self) -> bool:
-        """Join and sync; False if this process has been replaced."""
+        """Join and sync; return False if this process has been replaced."""
         while not self.is_over:
             if not self.member.member_id and self._has_bad_luck(0.1):
                 self.history.doubtful |= self._others()
                 self.history.heard(self.name, self._now)
                 await self.member.join_once()
                 self.history.heard(self.name, self._now)
-                raise SuddenDeathError  # perhaps with an id that it was given and will never use
+                raise SuddenDeathError  # perhaps after the coordinator has assigned a member id
             error = await self._join()
             if error is ErrorCode.NONE:
                 if self._has_bad_luck(0.05):
@@ -330,7 +330,7 @@ class Process:
         return False
 
     def _others(self) -> set[str]:
-        """The ids of the other processes at this place."""
+        """Return the member ids of the other processes of this member."""
         return {one.member.member_id for one in self.place.processes if one is not self}
 
     async def _join(self) -> ErrorCode:
@@ -359,7 +359,7 @@ class Process:
         return error
 
     async def _take_over(self) -> None:
-        """Read on where the group is."""
+        """Set the positions to the committed offsets of the group."""
         while True:
             before = list(self.history.committed)
             with suppress(NotNowError):
@@ -370,7 +370,7 @@ class Process:
             await asyncio.sleep(0.2)
 
     async def _speak_late(self) -> None:
-        """A thread that has slept over the rebalance goes on as if it were a member of the generation before."""
+        """Send a request with the previous generation, as a thread does that was paused during the rebalance."""
         member, known = self.member, self.history.known()
         generation = member.generation - 1
         member.generation, present = generation, member.generation
@@ -381,16 +381,16 @@ class Process:
         finally:
             member.generation = present
 
-    # -- being a member --------------------------------------------------------------------------------------------
+    # -- membership ------------------------------------------------------------------------------------------------
 
     async def _consume(self) -> None:
-        """Commit and beat until there is a reason to join again."""
+        """Commit and send heartbeats until the member must join again."""
         rng = self.random
         while not self.is_over:
             if self._has_bad_luck(0.02):
                 raise SuddenDeathError
             if self._has_bad_luck(0.03):
-                await asyncio.sleep(rng.uniform(5, 40))  # asleep, and a zombie afterwards
+                await asyncio.sleep(rng.uniform(5, 40))  # a pause, after which the process is a zombie
             for partition in rng.sample(sorted(self.positions), min(2, len(self.positions))):
                 if not await self._commit(partition):
                     return
@@ -433,13 +433,13 @@ class Process:
         if self._sign_of_life is not None and member.member_id not in self.history.doubtful:
             silent = self._now - self._sign_of_life
             least = min(member.session_ms, member.rebalance_ms) / 1000
-            assert silent >= least, f"thrown out {silent:.1f} s after its last sign of life, with {least:.0f} s to go"
+            assert silent >= least, f"removed {silent:.1f} s after its last request, before {least:.0f} s had passed"
         self._sign_of_life = None
         member.member_id = ""
 
 
 def play_seed(seed: int) -> History:
-    """Live through one seed. Raises AssertionError for what must not happen."""
+    """Play a seed. Raises AssertionError after a violation."""
 
     async def main(loop: SimLoop) -> History:
         return await Run(loop, seed).go()

@@ -1,4 +1,4 @@
-"""A broker in a simulated world, and hand-made members of groups that talk to it in whatever version is wanted."""
+"""A broker in a simulated world, and members of groups that send requests of any version."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class Cluster:
-    """One running broker with the topic `t` of two partitions."""
+    """A running broker with the topic `t`, which has two partitions."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -61,7 +61,7 @@ class Cluster:
         return await BrokerConnection.open(HOST, PORT, options)
 
     async def ask(self, request: Any, version: int) -> Any:
-        """One request over a connection of its own."""
+        """Send a request over a new connection and return the response."""
         connection = await self.connect()
         try:
             return await connection.send(request, version)
@@ -74,7 +74,7 @@ class Cluster:
         return member
 
     async def until(self, condition: Callable[[], Any], seconds: float = 600.0) -> None:
-        """Let virtual time pass until the condition holds."""
+        """Advance virtual time until the condition holds."""
         deadline = self.loop.time() + seconds
         while not condition():
             assert self.loop.time() < deadline, f"the condition did not hold within {seconds:g} s"
@@ -87,7 +87,7 @@ class Cluster:
         await self.world.delete_topic(name)
 
     async def restart(self, how: str = "kill") -> None:
-        """kill -9, loss of power, or a clean stop; then a start on what the disk kept."""
+        """Stop the broker with kill -9, a power failure or a clean stop, and start it with the data on its disk."""
         if how == "stop":
             await self.world.broker.stop()
         else:
@@ -96,12 +96,12 @@ class Cluster:
         await self.until(lambda: not self.state.group_coordinator.group_manager.is_loading)
 
     async def commit(self, offset: int, version: int = 8, **options: Any) -> list[ErrorCode]:
-        """OffsetCommit of `t`-0, by nobody in particular unless told otherwise."""
+        """Commit an offset of `t`-0 with OffsetCommit, by default without a member id; return the error codes."""
         response = await self.ask(commit_request(self, version, offset, **options), version)
         return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
 
     async def committed(self, group_id: str = GROUP, version: int = 7, topic: str = "t") -> int:
-        """OffsetFetch of partition 0 of a topic."""
+        """Return the committed offset of partition 0 of a topic, with OffsetFetch."""
         if version < 8:
             asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
             response = await self.ask(OffsetFetchRequest(group_id=group_id, topics=[asked]), version)
@@ -148,7 +148,7 @@ def commit_request(
 
 
 class Member:
-    """A client's side of the classic protocol, one request at a time."""
+    """A client of the classic protocol that sends one request at a time."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Member:
         return self.leader == self.member_id
 
     async def join_once(self) -> JoinGroupResponse:
-        """One JoinGroup, whatever comes of it."""
+        """Send one JoinGroup request and return the response."""
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self.session_ms,
@@ -210,7 +210,7 @@ class Member:
         return answer
 
     async def join(self) -> ErrorCode:
-        """JoinGroup, and again with the id that was given out."""
+        """Send JoinGroup, and again with the member id that the coordinator assigned; return the error code."""
         answer = await self.join_once()
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
@@ -218,7 +218,7 @@ class Member:
         return ErrorCode(answer.error_code)
 
     async def sync(self, assignments: Mapping[str, bytes] | None = None) -> ErrorCode:
-        """SyncGroup; a leader gives everybody its own member id unless told otherwise."""
+        """Send SyncGroup. A leader assigns to each member its member id, unless `assignments` are given."""
         if assignments is None:
             members = self.joined.members if self.joined is not None and self.is_leader else []
             assignments = {one.member_id: one.member_id.encode() for one in members}
@@ -268,7 +268,7 @@ class Member:
         return ErrorCode(topic.partitions[0].error_code)
 
     async def enter(self) -> None:
-        """Join and sync until there is an assignment."""
+        """Join and sync until the member has an assignment."""
         await self.find()
         while True:
             error = await self.join() or await self.sync()
@@ -279,7 +279,7 @@ class Member:
                 self.member_id = ""
 
     def vanish(self) -> None:
-        """The process is gone."""
+        """Close the connection without leaving the group."""
         self.connection.close()
 
 
@@ -289,7 +289,7 @@ async def enter_together(*members: Member) -> None:
 
 
 async def rebalance(*members: Member) -> None:
-    """All of these join and sync once; nobody may be missing."""
+    """Let all these members join and sync once. The group must not have other members."""
     for step in (Member.join, Member.sync):
         outcomes = await asyncio.gather(*(step(member) for member in members))
         assert set(outcomes) == {ErrorCode.NONE}, outcomes
@@ -299,7 +299,7 @@ Talk = Callable[[Cluster], Awaitable[None]]
 
 
 def play(talk: Talk, *, settings: Mapping[str, str] | None = None, seed: int = 7) -> None:
-    """Start a broker, make the topic `t`, talk to it, and stop it."""
+    """Start a broker, create the topic `t`, run `talk`, and stop the broker."""
 
     async def main(loop: SimLoop) -> None:
         world = World(loop, seed, settings={**QUICK, **(settings or {})})

@@ -32,7 +32,7 @@ SETTINGS = {"group.streams.initial.rebalance.delay.ms": "0", "group.streams.assi
 
 
 def topology(*sources: str, epoch: int = 0, changelog: str | None = "log") -> Topology:
-    """Return a topology of one subtopology; it has state if there is a changelog."""
+    """Return a topology of one subtopology, which is stateful if there is a changelog."""
     changelogs = []
     if changelog is not None:
         compacted = [KeyValue(key="cleanup.policy", value="compact")]
@@ -42,9 +42,9 @@ def topology(*sources: str, epoch: int = 0, changelog: str | None = "log") -> To
 
 
 class StreamsMember:
-    """A thread of an application.
+    """A member, which is a thread of an application.
 
-    `active` and `standby` are its tasks; `granted` has the active and standby tasks of the last assignment.
+    `active` and `standby` are the current tasks; `granted` has the active and standby tasks of the last assignment.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class StreamsMember:
         return self
 
     def vanish(self) -> None:
-        """Close the connection without leaving, as a process that was killed."""
+        """Close the connection without leaving the group."""
         assert self._connection is not None
         self._connection.close()
 
@@ -116,7 +116,7 @@ class StreamsMember:
         }
 
     async def beat(self, **more: Any) -> ErrorCode:
-        """Send a heartbeat as clients do, with the changed fields or, to join, all; return its error code."""
+        """Send a heartbeat as clients do, with the changed fields or, to join, all fields; return its error code."""
         fields: dict[str, Any] = {}
         if not self.epoch:
             fields = self.joining_fields()

@@ -1,4 +1,4 @@
-"""`python -m soak.hostile --frames 1000000 --minutes 20 --seed 7`: hostile bytes against a live broker."""
+"""Send hostile bytes to a broker process: `python -m soak.hostile --frames 1000000 --minutes 20 --seed 7`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from soak.hostile.storm import storm
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m soak.hostile", description=__doc__)
-    parser.add_argument("--frames", type=int, default=1_000_000, help="hostile frames in all (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=20.0, help="stop after this time (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="replays a run's frames (default: a random one)")
+    parser.add_argument("--frames", type=int, default=1_000_000, help="hostile frames to send (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="time limit in minutes (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="seed of the frames (default: a random seed)")
     parser.add_argument(
-        "--who", type=Who, choices=list(Who), help="as whom they are sent (default: as each in turn, so many as each)"
+        "--who", type=Who, choices=list(Who), help="kind of attackers (default: each kind in turn, with --frames each)"
     )
     parser.add_argument("--attackers", type=int, default=2, help="attacking processes (default: %(default)s)")
     options = parser.parse_args()
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def play(who: Who, seed: int, options: argparse.Namespace) -> int:
-    """One storm; the exit status that it deserves."""
+    """Play one storm, print its report, and return the exit status."""
     replay = f"--frames {options.frames} --seed {seed} --attackers {options.attackers} --who {who.value}"
     print(f"replay with: python -m soak.hostile {replay}", flush=True)
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:

@@ -1,6 +1,6 @@
-"""`python -m soak.hostile.assault --door DOOR --seed N --frames N`: one attacking process.
+"""One attacking process: `python -m soak.hostile.assault --door DOOR --seed N --frames N`.
 
-It prints a JSON report as its last line.
+The last line of the output is a JSON report.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from soak.hostile.wire import Door
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--door", type=Door.of, action="append", required=True, help="where to come in, any of them")
-    parser.add_argument("--scout", type=Door.of, help="where all topics are seen; without it nobody is let in")
+    parser.add_argument("--door", type=Door.of, action="append", required=True, help="listener and login to use")
+    parser.add_argument("--scout", type=Door.of, help="listener and login that may list all topics")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--frames", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=600.0)

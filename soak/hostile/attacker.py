@@ -1,4 +1,4 @@
-"""One attacker: hostile frames and hostile behaviour on real sockets, by seed, with every answer judged."""
+"""An attacker that sends hostile frames drawn from a seed over sockets, misbehaves, and checks every response."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from barnabas.protocol.codec import decode_response
 from barnabas.protocol.messages.metadata import MetadataRequest
 
 AT_ONCE = 8
-"""Connections, each with a burst of its own, before anything is read."""
+"""The number of connections that send a burst before the attacker reads responses."""
 BURST = 100
 BURST_BYTES = 200_000
 BEHAVIOUR_SHARE = 0.01
-"""How many of the bursts are misbehaviour of the connection instead of frames."""
+"""The share of misbehaviour of connections, instead of bursts of frames."""
 
 
 class Attacker:
-    """Frames in bursts over some connections at once, since a connection ends with its first bad frame."""
+    """An attacker that sends bursts of frames over several connections. A connection ends with its first bad frame."""
 
     is_stranger = False
-    """Whether the doors let in nobody."""
+    """Whether the attacker has no login."""
 
     def __init__(self, doors: Sequence[Door], forge: FrameForge, seed: int) -> None:
         self.sent = 0
@@ -46,7 +46,7 @@ class Attacker:
         self._wires: list[Wire] = []
 
     def run(self, frames: int, seconds: float) -> None:
-        """Until so many frames are sent or the time is over, or too much has gone wrong."""
+        """Attack until this number of frames is sent, the time is over, or there are 20 complaints."""
         deadline = time.monotonic() + seconds
         while self.sent < frames and time.monotonic() < deadline and len(self.complaints) < 20:
             if self.random.random() < BEHAVIOUR_SHARE:
@@ -57,13 +57,13 @@ class Attacker:
             wire.close()
 
     def attack(self) -> None:
-        """Send some frames and judge what comes."""
+        """Send bursts of frames and check the responses."""
         bursts = []
         for _ in range(AT_ONCE):
             wire, frames = self._wires.pop() if self._wires else self._enter(), self._frames()
             self.sent += len(frames)
             bursts.append((wire, frames))
-            with suppress(ClosedError, TimeoutError):  # whoever waits for the answers sees it
+            with suppress(ClosedError, TimeoutError):  # the check of the responses reports the error
                 wire.send(b"".join([framed(frame.body) for frame in frames]))
         for wire, frames in bursts:
             if self._judge(wire, frames):
@@ -78,7 +78,7 @@ class Attacker:
         return self.random.choice(self._doors).enter()
 
     def _frames(self) -> list[Frame]:
-        """Frames that are answered, and at the end one that is not, if one comes up soon."""
+        """Return frames that get a response. Only the last frame may have another outcome."""
         frames: list[Frame] = []
         size = 0
         while len(frames) < BURST and size < BURST_BYTES:
@@ -90,7 +90,7 @@ class Attacker:
         return frames
 
     def _judge(self, wire: Wire, frames: list[Frame]) -> bool:
-        """Whether the connection is good for more, after all answers to its burst."""
+        """Check the responses to a burst; return whether the connection is still usable."""
         for frame in frames:
             self.outcomes[frame.outcome.value] += 1
         frame = last = frames[-1]
@@ -102,13 +102,13 @@ class Attacker:
                         self._complain(frame, wrong)
             return last.outcome is Outcome.ANSWER or self._judge_last(wire, last)
         except ClosedError:
-            self._complain(frame, "was answered with a closed connection")
+            self._complain(frame, "closed the connection instead of a response")
         except TimeoutError:
-            self._complain(frame, f"was not answered in {ANSWER_SECONDS} s")
+            self._complain(frame, f"got no response within {ANSWER_SECONDS} s")
         return False
 
     def _judge_last(self, wire: Wire, frame: Frame) -> bool:
-        """A frame that has no answer: what comes after it tells."""
+        """Check that the last frame gets no response; return whether the connection is still usable."""
         if frame.outcome is Outcome.PARK:
             return False
         try:
@@ -118,9 +118,9 @@ class Attacker:
         except ClosedError:
             return False
         if frame.outcome is Outcome.CLOSE:
-            self._complain(frame, f"was answered with {answer[:60].hex()}")
+            self._complain(frame, f"got the response {answer[:60].hex()} instead of a closed connection")
         elif answer[:4] != struct.pack(">i", -7):
-            self._complain(frame, f"(acks=0) was answered with {answer[:60].hex()}")
+            self._complain(frame, f"(acks=0) got the response {answer[:60].hex()}")
         return True
 
     def _complain(self, frame: Frame, what: str) -> None:
@@ -128,7 +128,7 @@ class Attacker:
 
 
 def fuzzed_topics(scout: Door) -> list[tuple[str, Any]]:
-    """The topics to attack, as the broker names them to one who sees them all: not the healthy client's."""
+    """Return the names and ids of the topics to attack, listed with the login of the scout."""
     wire = scout.enter()
     wire.send(framed(request_body(ApiKey.METADATA, 12, MetadataRequest(topics=None), client_id="scout")))
     answer = wire.receive()

@@ -1,4 +1,4 @@
-"""The broker that a storm is about, and by which doors its attackers and the healthy client come in."""
+"""The attacked broker, and the listeners and logins of the attackers and of the healthy client."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SHA_256 = 1
 
 
 class Who(Enum):
-    """As whom attackers come."""
+    """The kinds of attackers."""
 
     ANYBODY = "anybody"
-    """The listener asks nobody who they are."""
+    """A client of a listener without authentication."""
     STRANGER = "stranger"
     """A client without a password, on a listener that requires one."""
     USER = "user"
@@ -44,7 +44,7 @@ class Who(Enum):
 
 
 class Besieged:
-    """A broker with a plain listener, and for all but `Who.ANYBODY` one with passwords and one with TLS beside it."""
+    """A broker with a PLAINTEXT listener, and also SASL_PLAINTEXT and SASL_SSL listeners except for `Who.ANYBODY`."""
 
     def __init__(self, folder: Path, who: Who) -> None:
         self.who = who
@@ -57,14 +57,14 @@ class Besieged:
 
     @cached_property
     def healthy(self) -> Door:
-        """By which the healthy client comes in, who may do everything."""
+        """Return the listener and login of the healthy client, which has all permissions."""
         if self.who is Who.ANYBODY:
             return Door(("127.0.0.1", self.broker.port))
         return Door(("127.0.0.1", self._sasl), Login(SUPER, PASSWORD))
 
     @cached_property
     def attacked(self) -> list[Door]:
-        """One of them is taken each time."""
+        """Return the listeners and logins of attackers, from which each connection draws one."""
         if self.who is Who.ANYBODY:
             return [self.healthy]
         sasl, tls, ca = ("127.0.0.1", self._sasl), ("127.0.0.1", self._tls), str(self._folder / "ca.pem")
@@ -78,7 +78,7 @@ class Besieged:
         return [Door(sasl, login)] * 8 + [Door(sasl, by_hash), Door(tls, login, ca)]
 
     def prepare(self, client: HealthyClient) -> None:
-        """Make users and rules."""
+        """Create users and ACLs."""
         if self.who is Who.ANYBODY:
             return
         salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), SALT, ITERATIONS)

@@ -1,8 +1,8 @@
-"""Hostile request frames from a seed, each with what Kafka would do about it.
+"""Hostile request frames drawn from a seed, each with the reaction of a correct broker.
 
-Sources are random messages of every served API and version, frames that foreign clients really sent, and noise. A
-mutator then spoils most of them: bits, lengths, counts, varints, tags, keys, versions, ends. What the broker must do
-with the result is decided by the protocol's own decoders, which `tests/protocol` holds against Apache Kafka's.
+The sources are random messages of every served API and version, recorded frames of other clients, and noise. Mutators
+damage most frames: bits, lengths, counts, varints, tags, keys, versions, ends. Barnabas's protocol decoders, which
+`tests/protocol` compares with Apache Kafka's, determine the expected reaction.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ VECTORS = Path(__file__).parents[2] / "tests" / "vectors"
 TOPIC_FIELDS = frozenset({"topic", "name", "topic_name", "resource_name"})
 BOMB_SHARE = 0.0005
 REFUSED_SHARE = 0.4
-"""How many of the frames that a decoder refuses are kept: each costs a connection, and they say less than others."""
+"""The share of the malformed frames that are sent: each costs a connection, and tests less code than other frames."""
 LONGEST_WAIT_MS = 5
 MAY_WAIT = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Answered when others have come, whatever the request says."""
+"""The requests whose response may wait for other members."""
 MAX_NEW_PARTITIONS = 3
-"""Frames that would create more are left out: legal, slow, and the subject of other tests."""
+"""Frames that would create more partitions are not sent: they are legal and slow, and other tests cover them."""
 SPECIAL = (b"\x00", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"\x7f\xff", b"\x80\x00", b"\xff\xff\xff\xff")
 LONG_SPECIAL = (b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x80" * 9 + b"\x01", b"\xff" * 10)
 
@@ -48,15 +48,15 @@ class Outcome(Enum):
     ANSWER = "answer"
     """One response with the frame's correlation id."""
     QUIET = "quiet"
-    """acks=0: nothing, or a closed connection if the append failed."""
+    """No response (acks=0), or a closed connection if the append failed."""
     CLOSE = "close"
     """A closed connection."""
     PARK = "park"
-    """An answer some time later; nobody should wait for it."""
+    """A response at any later time, which the attacker does not wait for."""
 
 
 class Frame(NamedTuple):
-    """A frame without its length, and what should become of it."""
+    """A frame without its length, and the expected reaction."""
 
     body: bytes
     outcome: Outcome
@@ -93,7 +93,7 @@ def expect(body: bytes) -> Frame | None:
 
 
 def _creates_much(key: int, request: Any) -> bool:
-    """Whether a frame might create so many partitions that the fuzzing would be about nothing else."""
+    """Return whether a frame might create enough partitions to slow down the fuzzing."""
     if key == ApiKey.CREATE_TOPICS:
         wanted = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics)
     elif key == ApiKey.CREATE_PARTITIONS:
@@ -104,7 +104,7 @@ def _creates_much(key: int, request: Any) -> bool:
 
 
 class FrameForge:
-    """Everything follows from the seed, the topics that exist, and the number of calls."""
+    """A generator of frames, which are determined by the seed, the existing topics and the number of calls."""
 
     def __init__(
         self, seed: object, topics: Sequence[tuple[str, UUID]], *, variants: int = 4, with_bombs: bool = True
@@ -135,7 +135,7 @@ class FrameForge:
         )
 
     def next(self) -> Frame:
-        """The next frame. Many are legal."""
+        """Return the next frame. Many frames are legal."""
         rng = self.random
         while True:
             chance = rng.random()
@@ -149,7 +149,7 @@ class FrameForge:
                 return frame
 
     def of_version(self, key: ApiKey, version: int, *, spoil: bool) -> Frame | None:
-        """Return a new request of this API and version, or None where one came out that should not be sent."""
+        """Return a new request of this API and version, or None for a request that should not be sent."""
         sample = self._sample(key, version)
         return None if sample is None else expect(self._varied(sample, spoil=spoil))
 
@@ -181,7 +181,7 @@ class FrameForge:
         return body if expect(body) is not None else None
 
     def _make_matter(self, message: Any, version: int) -> None:
-        """Let random fields name things that exist and ask for what can be had, most of the time."""
+        """Replace most random fields by names of existing objects and by values that handlers accept."""
         rng = self.random
         for field in fields_of(type(message)):
             if version not in field.versions:
@@ -215,7 +215,7 @@ class FrameForge:
         return rng.choice(choices) if choices is not None else None
 
     def _bomb_frames(self) -> list[bytes]:
-        """Produce requests with little in them that expands to very much."""
+        """Return Produce requests with compressed batches that expand to very large sizes."""
         bodies = []
         for bomb in bombs():
             version = self.random.choice((3, 7, 9, 12))
@@ -228,7 +228,7 @@ class FrameForge:
 
     @staticmethod
     def _golden() -> list[bytes]:
-        """Requests that foreign clients sent."""
+        """Return recorded requests of other clients."""
         bodies = []
         for path in sorted(VECTORS.glob("*.jsonl")):
             for line in path.read_text().splitlines():
@@ -251,7 +251,7 @@ class FrameForge:
         del body[self.random.randint(0, len(body)) :]
 
     def _special_bytes(self, body: bytearray) -> None:
-        """Overwrite with what lengths, counts and varints are at their worst."""
+        """Overwrite bytes with extreme values of lengths, counts and varints."""
         special = self.random.choice(SPECIAL + LONG_SPECIAL)
         at = self.random.randint(0, len(body))
         body[at : at + len(special)] = special
@@ -267,7 +267,7 @@ class FrameForge:
         body[at:at] = piece * rng.choice((1, 2, 50))
 
     def _replace_tags(self, body: bytearray) -> None:
-        """Put a section of tagged fields in place of a byte: too many, out of order, twice the same, too large."""
+        """Replace a byte by a section of tagged fields: too many, out of order, duplicate, or too large."""
         rng = self.random
         tags = rng.choice(((0, 0), (1, 0), (5, 3, 9), (2**32 - 1,), tuple(range(70)), tuple(range(10)), ()))
         count = rng.choice((len(tags), len(tags), len(tags) + 1, 2**31, 2**32 - 1))
@@ -322,5 +322,5 @@ _SENSIBLE: dict[str, tuple[Any, ...]] = {
     "timestamp": (-1, -2, -3, -4, -5, -6, -7, 0, 1_700_000_000_000, 2**63 - 1),
     "transactional_id": (None, None, "", "t"),
 }
-"""Values at which handlers begin to do something, by field name."""
+"""Field values that handlers accept, by field name."""
 _SENSIBLE = {name: choices for name, choices in _SENSIBLE.items() if choices}

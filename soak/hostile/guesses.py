@@ -1,4 +1,4 @@
-"""Frames of a client without a password that implements the protocol, before authentication, by seed."""
+"""Frames of an unauthenticated client that follows the SASL protocol and guesses a password, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CORRELATION_ID = 7
 
 
 class Visit:
-    """One connection of such a one: an attempt by one mechanism, spoilt here and there."""
+    """One connection of an unauthenticated client: a login attempt with one mechanism and random damage."""
 
     def __init__(self, chance: random.Random, forge: FrameForge) -> None:
         self._chance = chance
@@ -37,7 +37,7 @@ class Visit:
         self._is_begun = False
 
     def next(self, answer: bytes | None, *, is_bare: bool) -> bytes:
-        """The next frame without its length; `answer` is what the one before got, if anything."""
+        """Return the next frame without its length; `answer` is the response to the previous frame, if any."""
         kind, number = self._chance.random(), self._said
         self._said += 1
         if kind < 0.1:
@@ -58,14 +58,14 @@ class Visit:
         return self._request(ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=message))
 
     def _guess(self) -> Any:
-        """Return a guessed message."""
+        """Return the messages of a login with a wrong password."""
         user = self._chance.choice(["anna", "nobody", "", "x" * 2000])
         if self._mechanism == "OAUTHBEARER":
             return bearer_exchange(unsecured_token(user, -100_000)).messages
         return sasl_exchange(self._mechanism, user, "wrong", self._chance.randbytes(9).hex()).messages
 
     def _message(self, answer: bytes | None) -> bytes:
-        """The next that is due, if the broker's answer lets there be one."""
+        """Return the next message of the exchange, or random bytes if the exchange has ended."""
         try:
             if self._is_begun:
                 challenge = (answer or b"").partition(b"r=")
@@ -97,5 +97,5 @@ class Visit:
 
 
 def forge_for_strangers(seed: int) -> FrameForge:
-    """Requests of all kinds, none of which they should be served."""
+    """Return a generator of requests of all kinds, which the broker must not serve before authentication."""
     return FrameForge(seed, [("t", UUID(int=1))], variants=1, with_bombs=False)

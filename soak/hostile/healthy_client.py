@@ -1,4 +1,4 @@
-"""A client that does nothing wrong, on a connection of its own, and measures how long each of its requests takes."""
+"""A correct client with a separate connection that measures the latency of its requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VERSIONS = {
 
 
 class HealthyClient:
-    """Writes a record, reads it back, compares, again and again."""
+    """A client that repeatedly writes a record, reads the record and compares both."""
 
     def __init__(self, door: Door, *, deadline_seconds: float) -> None:
         self.latencies: list[float] = []
@@ -47,7 +47,7 @@ class HealthyClient:
         assert codes <= {0, 36}, f"topics not created: {codes}"
 
     def round(self, acks: int) -> None:
-        """One record there and back. AssertionError, ClosedError or TimeoutError if anything is wrong with it."""
+        """Write and read one record. Raises AssertionError, ClosedError or TimeoutError after a failure."""
         value = self._random.randbytes(100)
         offset = self._write(value, acks)
         wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10_000)
@@ -55,20 +55,20 @@ class HealthyClient:
         found = self.call(ApiKey.FETCH, fetch).responses[0].partitions[0]
         assert found.error_code == 0, f"fetch failed: {found}"
         record = next(iter(next(iter(iter_batches(found.records))).records()))
-        assert (record.offset, bytes(record.value)) == (offset, value), "read something else than written"
+        assert (record.offset, bytes(record.value)) == (offset, value), "read another record than written"
         self.rounds += 1
 
     def write_in_every_codec(self) -> None:
-        """A record of each, so that the broker has loaded what opens them."""
+        """Write a record with each codec, so that the broker has loaded all decompressors."""
         for codec in Compression:
             self._write(bytes(100), 1, codec)
 
     def write_much(self, size: int) -> None:
-        """One record of `size` bytes."""
+        """Write one record of `size` bytes."""
         self._write(bytes(size), 1)
 
     def call(self, key: ApiKey, request: object) -> Any:
-        """The answer to a request, which is measured."""
+        """Send a request, measure its latency, and return the response."""
         self._correlation_id += 1
         version = VERSIONS[key]
         body = request_body(key, version, request, correlation_id=self._correlation_id, client_id="healthy")
@@ -87,7 +87,7 @@ class HealthyClient:
         self._wire.close()
 
     def _write(self, value: bytes, acks: int, codec: Compression = Compression.NONE) -> int:
-        """Write one record; returns its offset."""
+        """Write one record and return its offset."""
         builder = RecordBatchBuilder(codec=codec)
         builder.append(b"k", value, (), int(time.time() * 1000))
         data = PartitionProduceData(index=0, records=builder.build())

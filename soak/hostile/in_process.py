@@ -1,4 +1,4 @@
-"""Frames straight into `KafkaApis.handle` of a whole broker, without sockets: ten thousand and more a second."""
+"""Hostile frames for `KafkaApis.handle` of a whole broker without sockets, at more than ten thousand per second."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "0",
     "max.incremental.fetch.session.cache.slots": "100",
 }
-"""Small logs, so that a million frames do not fill the disk."""
+"""Settings for small logs, so that a million frames do not fill the disk."""
 EVE = KafkaPrincipal("User", "eve")
 GUARDED = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
 RULES = [
@@ -54,7 +54,7 @@ RULES = [
 
 
 class HostileConnection:
-    """Stands in for a connection and notes what the broker did with one frame."""
+    """A substitute for a connection that records the reaction of the broker to one frame."""
 
     def __init__(self, listener: Any) -> None:
         self.session = Session("127.0.0.1", listener)
@@ -66,7 +66,7 @@ class HostileConnection:
         self.is_skipped = False
 
     def send(self, parts: list[Any], size: int) -> None:
-        assert self.answer is None, "answered twice"
+        assert self.answer is None, "two responses to one request"
         self.answer = b"".join(parts)
         assert len(self.answer) == size, f"{size} bytes announced, {len(self.answer)} sent"
         self.on_close = None
@@ -85,10 +85,10 @@ class HostileConnection:
         self.close()
 
     def enlarge_send_buffer(self, size: int) -> None:
-        """There is no socket."""
+        """Do nothing: there is no socket."""
 
     def keep_request(self) -> None:
-        """The bytes of a frame here are the frame's own."""
+        """Do nothing: the bytes of a frame are not in a shared receive buffer."""
 
     def when_taken(self, callback: Callable[[], None]) -> None:
         callback()
@@ -102,10 +102,10 @@ class HostileConnection:
 
 
 class InProcessFuzz:
-    """One broker on the running loop, and everything that a seed throws at it."""
+    """A broker on the running event loop, and the frames that a seed generates."""
 
     def __init__(self, folder: Path, seed: int, *, has_authorizer: bool = False) -> None:
-        """Guarded, frames are those of a user who may do something with the first topic, and nothing else."""
+        """Prepare a run. With `has_authorizer`, frames are sent by a user with ACLs for the first topic only."""
         self.seed = seed
         self.has_authorizer = has_authorizer
         self.outcomes: Counter[Outcome] = Counter()
@@ -115,7 +115,7 @@ class InProcessFuzz:
         self._pending: list[tuple[Frame, HostileConnection]] = []
 
     async def run(self, frames: int) -> float:
-        """Handle so many frames; returns the seconds that took, without the start of the broker."""
+        """Handle this number of frames; return the seconds that they took, without the start of the broker."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.complaints.append(f"unhandled: {context}"))
         settings = SETTINGS | (GUARDED if self.has_authorizer else {})
@@ -186,7 +186,7 @@ class InProcessFuzz:
             self._pending.append((frame, connection))
 
     async def _settle(self) -> None:
-        """Wait for the answers that come later."""
+        """Wait for delayed responses."""
         pending, self._pending = self._pending, []
         deadline = time.monotonic() + ANSWER_SECONDS
         for frame, connection in pending:
@@ -197,15 +197,15 @@ class InProcessFuzz:
     def _judge(self, frame: Frame, connection: HostileConnection) -> None:
         self.outcomes[frame.outcome] += 1
         if not connection.is_decided:
-            self._complain(frame, f"no answer in {ANSWER_SECONDS} s")
+            self._complain(frame, f"got no response within {ANSWER_SECONDS} s")
         elif frame.outcome is Outcome.CLOSE:
             if not connection.is_closed:
-                self._complain(frame, "was not refused")
+                self._complain(frame, "did not close the connection")
         elif frame.outcome is Outcome.QUIET:
             if connection.answer is not None:
-                self._complain(frame, "acks=0 was answered")
+                self._complain(frame, "(acks=0) got a response")
         elif connection.answer is None:
-            self._complain(frame, "got no answer")
+            self._complain(frame, "got no response")
         elif (wrong := wrong_answer(frame, connection.answer[4:])) is not None:
             self._complain(frame, wrong)
 
@@ -227,7 +227,7 @@ def wrong_answer(frame: Frame, answer: bytes, unknown_version: int = ErrorCode.U
         correlation_id, position = decode_response_header(frame.key, version, answer, 0, len(answer))
         decode_response(frame.key, version, answer, position, len(answer))
     except ProtocolError as error:
-        return f"was answered with bytes that are no response: {error}"
+        return f"got an invalid response: {error}"
     if correlation_id != frame.correlation_id:
-        return f"was answered with correlation id {correlation_id} instead of {frame.correlation_id}"
+        return f"got a response with correlation id {correlation_id} instead of {frame.correlation_id}"
     return None

@@ -1,4 +1,4 @@
-"""Misbehaviour of a connection on purpose: halves of requests, other protocols, resets, and no patience."""
+"""Intentional misbehaviour of connections: partial requests, other protocols, resets and early closes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HTTP = b"GET /metrics HTTP/1.1\r\nHost: broker:9092\r\nAccept: */*\r\n\r\n"
 
 
 class Misbehaviour:
-    """Some kind of it at a time. What the broker should not have done goes into `complaints`."""
+    """A set of kinds of misbehaviour. Wrong reactions of the broker are added to `complaints`."""
 
     def __init__(
         self, doors: Sequence[Door], chance: random.Random, forge: FrameForge, *, is_stranger: bool = False
@@ -44,7 +44,7 @@ class Misbehaviour:
         )
 
     def show(self) -> str:
-        """Misbehave; returns how."""
+        """Misbehave in a random way and return the name of the kind."""
         behaviour = self.random.choice(self._kinds)
         try:
             behaviour()
@@ -56,20 +56,20 @@ class Misbehaviour:
         return self.random.choice(self._doors).enter()
 
     def _expect_close(self, wire: Wire) -> None:
-        """Nothing but the end of the connection may come. Raises TimeoutError."""
+        """Check that the broker closes the connection without a response. Raises TimeoutError."""
         try:
             answer = wire.receive()
         except ClosedError:
             return
         finally:
             wire.close()
-        self.complaints.append(f"an answer where there should be none: {answer[:60].hex()}")
+        self.complaints.append(f"an unexpected response: {answer[:60].hex()}")
 
     def _expect_answers(self, wire: Wire, count: int) -> None:
-        """The answers to so many `api_versions`, numbered from 0, in order."""
+        """Check the responses to `count` requests of `api_versions` with correlation ids from 0."""
         for number in range(count):
             if wire.receive()[:4] != struct.pack(">i", number):
-                self.complaints.append(f"answer {number} of {count} is not the one to that request")
+                self.complaints.append(f"response {number} of {count} has a wrong correlation id")
                 return
 
     def _throw(self, data: bytes) -> None:
@@ -78,7 +78,7 @@ class Misbehaviour:
         self._expect_close(wire)
 
     def _garbage(self) -> None:
-        """Noise; its first four bytes are a length that no broker takes, else it would just be waited for."""
+        """Send noise. Its first four bytes are an invalid length, so that the broker does not wait for more bytes."""
         self._throw(
             bytes([self.random.randint(0x10, 0xFF)]) + self.random.randbytes(self.random.choice((3, 100, 2000)))
         )
@@ -112,7 +112,7 @@ class Misbehaviour:
         wire.close()
 
     def _half_close(self) -> None:
-        """FIN in the middle of a frame, and after a whole one: the broker closes its side as well."""
+        """Send FIN in the middle of a frame. The broker must close its side as well."""
         wire = self._enter()
         wire.send(api_versions(0)[: self.random.randint(1, 15)])
         wire.socket.shutdown(socket.SHUT_WR)
@@ -124,7 +124,7 @@ class Misbehaviour:
         wire.reset()
 
     def _reset_while_waiting(self) -> None:
-        """Answers come to a connection that is no more."""
+        """Reset the connection while the broker sends responses."""
         wire = self._enter()
         wire.send(b"".join(map(api_versions, range(self.random.choice((1, 50, 500))))))
         wire.reset()
@@ -143,7 +143,7 @@ class Misbehaviour:
                 wire.close()
 
     def _pipeline(self) -> None:
-        """As many as ten thousand requests before the first answer is read."""
+        """Send up to ten thousand requests before reading the first response."""
         count = min(self.random.choice((1000, 10_000)), self._most_greetings)
         wire = self._enter()
         wire.send(b"".join(map(api_versions, range(count))))

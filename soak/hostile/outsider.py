@@ -1,4 +1,4 @@
-"""An attacker whom nobody knows: frames before authentication, behind which no request may be served."""
+"""An unauthenticated attacker. The broker must not serve any of its requests."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from barnabas.server.network import admission
 
 MAX_FRAMES = 8
 AT_ONCE_SHARE = 0.3
-"""How many of the visits say everything before they hear anything."""
+"""The share of the connections that send all frames before reading a response."""
 PATIENCE = admission.AUTHENTICATION_SECONDS * 2 / 3
-"""Seconds within which something must come, sooner than the broker would close the connection for its age."""
+"""The seconds within which the broker must respond: less than its limit for unauthenticated connections."""
 PROBE_ID = -77
 PROBE = request_body(ApiKey.METADATA, 1, MetadataRequest(topics=[]), correlation_id=PROBE_ID, client_id="probe")
-"""Comes last. Only an authenticated client gets the brokers of the cluster in the response."""
+"""The last request of a connection. Only an authenticated client gets the brokers of the cluster in the response."""
 REFUSED_PROBE = struct.pack(">iiii", PROBE_ID, 0, -1, 0)
-"""No brokers, no controller, no topics."""
+"""A response without brokers, controller and topics."""
 
 
 class Outsider(Attacker):
-    """A connection for each attempt to get in."""
+    """An unauthenticated attacker with a new connection for each login attempt."""
 
     is_stranger = True
 
@@ -45,7 +45,7 @@ class Outsider(Attacker):
         except ClosedError:
             self.outcomes[Outcome.CLOSE.value] += 1
         except TimeoutError:
-            self.complaints.append(f"a stranger heard nothing for {PATIENCE} s")
+            self.complaints.append(f"an unauthenticated client got no response within {PATIENCE} s")
         wire.reset()
 
     def _say_in_turn(self, wire: Wire, visit: Visit) -> None:
@@ -78,21 +78,22 @@ class Outsider(Attacker):
         self._expect_refusal(wire, answer)
 
     def _expect_refusal(self, wire: Wire, answer: bytes) -> None:
-        """A request out of turn during SASL gets an error in its own form, and then the connection is closed.
+        """Check the reaction to the probe: an error response of the request's API, and then a closed connection.
 
-        The probe's form has no place for an error: it holds neither brokers nor topics. Raises ClosedError.
+        A Metadata response of this version has no error field, and therefore must contain neither brokers nor topics.
+        Raises ClosedError.
         """
         if answer[:4] == REFUSED_PROBE[:4] and answer != REFUSED_PROBE:
-            self.complaints.append(f"a stranger was answered: {answer[:60].hex()}")
+            self.complaints.append(f"an unauthenticated client was served: {answer[:60].hex()}")
         answer = wire.receive()
-        self.complaints.append(f"a stranger was answered after a refusal: {answer[:60].hex()}")
+        self.complaints.append(f"a response after the rejection of an unauthenticated client: {answer[:60].hex()}")
 
     def _judge_answer(self, wire: Wire, body: bytes, answer: bytes, *, has_mechanism: bool) -> None:
-        """Once SaslHandshake has named a mechanism, only SaslAuthenticate is legal."""
+        """Check a response. After a successful SaslHandshake, only SaslAuthenticate is legal."""
         frame = expect(body)
         unknown_version = ErrorCode.ILLEGAL_SASL_STATE if has_mechanism else ErrorCode.UNSUPPORTED_VERSION
         if frame is None or frame.outcome is not Outcome.ANSWER or frame.key not in FOR_STRANGERS:
-            answer = wire.receive()  # raises ClosedError where the answer was a refusal
-            self.complaints.append(f"a stranger was answered with {answer[:60].hex()}; frame {body[:2000].hex()}")
+            answer = wire.receive()  # raises ClosedError if the request was rejected
+            self.complaints.append(f"unauthenticated response {answer[:60].hex()}; frame {body[:2000].hex()}")
         elif (wrong := wrong_answer(frame, answer, unknown_version)) is not None:
             self._complain(frame, wrong)

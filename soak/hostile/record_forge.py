@@ -1,4 +1,4 @@
-"""Record batches and message sets that lie under a right CRC: counts, sizes, deltas, bombs of every codec, nests."""
+"""Malformed record batches and message sets with valid CRCs: wrong counts, sizes and deltas, bombs, nested wrappers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIELDS = (
 
 
 def honest_batch(rng: random.Random, codec: int = 0, **producer: int) -> bytes:
-    """A batch that any broker takes."""
+    """Return a valid batch."""
     builder = RecordBatchBuilder(codec=codec, **producer)  # type: ignore[arg-type]
     for _ in range(rng.randint(1, 5)):
         key = rng.choice((None, b"", b"key"))
@@ -32,7 +32,7 @@ def honest_batch(rng: random.Random, codec: int = 0, **producer: int) -> bytes:
 
 
 def rewrite(batch: bytes, payload: bytes | None = None, **fields: int) -> bytes:
-    """The batch with other header fields or another payload, length and CRC made right again."""
+    """Return the batch with other header fields or another payload, and the correct length and CRC."""
     header = HEADER.unpack_from(batch)
     body = batch[HEADER_SIZE:] if payload is None else payload
     values = dict(zip(FIELDS, header, strict=True)) | {"length": HEADER_SIZE - LOG_OVERHEAD + len(body)} | fields
@@ -43,7 +43,7 @@ def rewrite(batch: bytes, payload: bytes | None = None, **fields: int) -> bytes:
 
 
 def bombs() -> list[bytes]:
-    """One small batch for each codec that expands to far more than any broker should hold."""
+    """Return a small batch for each codec that expands beyond the memory limit of any broker."""
     empty = RecordBatchBuilder()
     empty.append(None, b"")
     batch = empty.build()
@@ -65,7 +65,7 @@ def bombs() -> list[bytes]:
 
 
 def lying_batch(rng: random.Random) -> bytes:
-    """A batch whose header and records disagree, under a CRC that is right."""
+    """Return a batch whose header contradicts its records, with a valid CRC."""
     codec = rng.choice(CODECS)
     batch = honest_batch(rng, codec)
     count = HEADER.unpack_from(batch)[-1]
@@ -98,7 +98,7 @@ def lying_batch(rng: random.Random) -> bytes:
 
 
 def lying_records(rng: random.Random) -> bytes:
-    """Records whose own lengths, deltas or header counts are wrong."""
+    """Return records with wrong lengths, deltas or header counts."""
     record = bytearray(encode_record(0, 0, b"key", b"value", [("h", b"v")]))
     if rng.random() < 0.5:
         record[rng.randrange(len(record))] = rng.choice((0x00, 0x01, 0x7F, 0x80, 0xFF, 0xFE))
@@ -108,12 +108,12 @@ def lying_records(rng: random.Random) -> bytes:
 
 
 def legacy_message(value: bytes | None, *, magic: int, attributes: int, offset: int) -> bytes:
-    """One message of format v0 or v1 with any attributes, and its CRC right."""
+    """Return a message of format v0 or v1 with any attributes and a valid CRC."""
     return encode_message(offset, -1, None, value, magic=magic, attributes=attributes)
 
 
 def nested(rng: random.Random, depth: int, magic: int) -> bytes:
-    """Wrapper messages inside wrapper messages, which no client may send."""
+    """Return wrapper messages inside wrapper messages, which clients must not send."""
     inner = legacy_message(b"core", magic=magic, attributes=0, offset=0)
     codec = rng.choice((Compression.GZIP, Compression.SNAPPY, Compression.LZ4))
     for _ in range(depth):
@@ -123,7 +123,7 @@ def nested(rng: random.Random, depth: int, magic: int) -> bytes:
 
 
 def legacy_lie(rng: random.Random) -> bytes:
-    """A message set of format v0 or v1, sound or not."""
+    """Return a message set of format v0 or v1, valid or malformed."""
     magic = rng.choice((0, 1))
     plain = b"".join(
         legacy_message(rng.randbytes(8), magic=magic, attributes=0, offset=rng.choice((0, number, 2**63 - 1, -1)))
@@ -145,13 +145,13 @@ def legacy_lie(rng: random.Random) -> bytes:
 
 
 def record_pool(rng: random.Random, size: int) -> list[bytes]:
-    """Records to put into Produce requests, most of them wrong in one way."""
+    """Return records for Produce requests, most of them with one error."""
     pool = [legacy_lie(rng) if rng.random() < 0.3 else lying_batch(rng) for _ in range(size)]
     return pool + [honest_batch(rng, codec) for codec in CODECS for _ in range(size // 25)]
 
 
 def blocks_without_output(size: int = 1 << 20) -> dict[str, tuple[int, bytes]]:
-    """Batches of `size` bytes in blocks that hold nothing or a byte each, by the codec that opens them."""
+    """Return batches of `size` bytes of compressed blocks that expand to at most one byte each, with their codecs."""
     xerial = b"\x82SNAPPY\x00" + bytes((0, 0, 0, 1, 0, 0, 0, 1))
     zstd_head = b"\x28\xb5\x2f\xfd\x00\x58"
     return {
@@ -172,7 +172,7 @@ def blocks_without_output(size: int = 1 << 20) -> dict[str, tuple[int, bytes]]:
 
 
 def gzip_block_without_output() -> bytes:
-    """Two deflate blocks of 11.5 bytes that define a Huffman code of one symbol, the end of the block."""
+    """Return two deflate blocks of 11.5 bytes that define a Huffman code of one symbol, the end of the block."""
     bits: list[int] = []
 
     def put(value: int, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Attackers as processes of their own against a live broker, a healthy client beside them, and what became of all."""
+"""A storm: attacking processes and a healthy client connect to a broker process, and a report of the effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOMENT_BYTES = 40 << 20
 A batch took 40.0 MiB with gzip, 38.2 with zstd, 31.8 with LZ4.
 """
 HEALTHY_SECONDS = 30.0
-"""A healthy client's request that takes longer counts as a hang."""
+"""The longest latency of the healthy client. A slower request counts as a hang."""
 PAUSE_SECONDS = 0.02
 PROBLEMS_SHOWN = 5
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Report:
-    """The effects on the broker."""
+    """The effects of a storm on the broker and on the healthy client."""
 
     seed: int
     frames: int = 0
@@ -42,7 +42,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     def quantile(self, share: float) -> float:
-        """Seconds that a share of the healthy client's requests stayed under."""
+        """Return a quantile of the latencies of the healthy client, in seconds."""
         ordered = sorted(self.latencies)
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
@@ -64,15 +64,15 @@ class Report:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process; 0 if it has ended."""
+    """Return the resident memory of a process, 0 if the process has ended."""
     return _memory(pid, "VmRSS")
 
 
 def most_resident_bytes(pid: int) -> int:
-    """The most that it ever was.
+    """Return the peak of the resident memory of a process.
 
-    The kernel keeps it: whoever asks from time to time finds the broker between two requests, and never in the middle
-    of one that it refuses for being too large.
+    The kernel records the peak. Samples of the current value would miss the short peak while the broker rejects an
+    oversized request.
     """
     return _memory(pid, "VmHWM")
 
@@ -85,7 +85,7 @@ def _memory(pid: int, name: str) -> int:
 def storm(
     folder: Path, *, frames: int, seconds: float, seed: int, attackers: int = 2, who: Who = Who.ANYBODY
 ) -> Report:
-    """Throw `frames` at a new broker, from `attackers` processes, for at most `seconds`."""
+    """Attack a new broker with `frames` from `attackers` processes, for at most `seconds`; return the report."""
     report = Report(seed)
     besieged = Besieged(folder, who)
     broker = besieged.broker
@@ -113,7 +113,7 @@ def storm(
         client.close()
         report.rss_after, report.rss_peak = resident_bytes(broker.pid), most_resident_bytes(broker.pid)
         if not report.rss_after:
-            report.problems.append("the broker is gone")
+            report.problems.append("the broker process has ended")
         growth = max(report.rss_after, report.rss_peak - MOMENT_BYTES) - report.rss_before
         if growth > GROWTH_BYTES:
             report.problems.append(f"the broker grew by {growth >> 20} MiB")
@@ -140,7 +140,7 @@ def _attack(besieged: Besieged, seed: int, frames: int, seconds: float) -> subpr
 
 
 def _stay_healthy(report: Report, client: HealthyClient, processes: list[subprocess.Popen[str]]) -> bool:
-    """Work as long as the attack lasts; False, and a problem reported, if that was not possible."""
+    """Write and read records during the attack; return False and report a problem after a failure."""
     number = 0
     while any(process.poll() is None for process in processes):
         number += 1
@@ -169,7 +169,7 @@ def _collect(report: Report, processes: list[subprocess.Popen[str]]) -> None:
 
 
 def _read_log(report: Report, log: Path) -> None:
-    """Whatever went wrong inside the broker is in its log."""
+    """Report tracebacks in the log of the broker. After other problems, report the end of the log."""
     text = log.read_text(errors="replace")
     at = text.find("Traceback")
     if at >= 0:
@@ -177,4 +177,4 @@ def _read_log(report: Report, log: Path) -> None:
             f"the broker's log has {text.count('Traceback')} tracebacks: {text[at - 300 : at + 3000]}"
         )
     elif report.problems:
-        report.problems.insert(0, f"the broker's last words: {text[-1500:]}")
+        report.problems.insert(0, f"end of the broker's log: {text[-1500:]}")

@@ -1,4 +1,4 @@
-"""A blocking connection that can misbehave, and the door by which it comes in."""
+"""A blocking connection that can misbehave, and the listener and login for it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PLAIN = "PLAIN"
 
 
 class ClosedError(Exception):
-    """The broker has closed the connection."""
+    """A connection that the broker has closed."""
 
 
 class Login(NamedTuple):
-    """A user of a broker who has a password."""
+    """A user name, a password and a SASL mechanism."""
 
     user: str
     password: str
@@ -43,34 +43,34 @@ class Wire:
             self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self._data = bytearray()
         self._proofs = 0
-        """Answers to a login that are yet to come."""
+        """The number of outstanding responses of a login."""
 
     def send(self, data: bytes | bytearray) -> None:
-        """Raises ClosedError, TimeoutError."""
+        """Send bytes. Raises ClosedError, TimeoutError."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             raise ClosedError from None
 
     def receive(self) -> bytes:
-        """The next response without its length. Raises ClosedError, TimeoutError."""
+        """Return the next response without its length. Raises ClosedError, TimeoutError."""
         while self._proofs:
             answer = self._receive()
-            assert answer[4:6] == b"\0\0", f"not let in: {answer[:200]!r}"
+            assert answer[4:6] == b"\0\0", f"login failed: {answer[:200]!r}"
             self._proofs -= 1
         return self._receive()
 
     def prove(self, login: Login) -> None:
-        """Log in by a password in the clear: what comes behind need not wait for the answer."""
+        """Log in with PLAIN. Further requests need not wait for the responses of the login."""
         (message,) = sasl_exchange(PLAIN, login.user, login.password, "").messages
         self.send(sent(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=PLAIN)) + saying(message))
         self._proofs = 2
 
     def prove_by_hash(self, login: Login) -> None:
-        """Log in by SCRAM."""
+        """Log in with SCRAM."""
         messages = sasl_exchange(login.mechanism, login.user, login.password, "0123456789abcdef").messages
         self.send(sent(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=login.mechanism)))
-        assert self.receive()[4:6] == b"\0\0", f"{login.mechanism} is not served"
+        assert self.receive()[4:6] == b"\0\0", f"{login.mechanism} is not enabled"
         self.send(saying(next(messages)))
         answer = self.receive()
         response = decode_response(ApiKey.SASL_AUTHENTICATE, 1, answer, 4, len(answer))
@@ -78,7 +78,7 @@ class Wire:
         self._proofs = 1
 
     def reset(self) -> None:
-        """RST instead of FIN."""
+        """Close the connection with RST instead of FIN."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -102,27 +102,27 @@ class Wire:
 
 
 class Door:
-    """A listener, and as whom to come in there: as nobody without a login."""
+    """A listener and a login; without a login, connections are unauthenticated."""
 
     def __init__(self, address: tuple[str, int], login: Login | None = None, ca: str | None = None) -> None:
-        """`ca` is the file with what to trust, where the listener has TLS."""
+        """`ca` is the file with the trusted certificates of a TLS listener."""
         self.address = address
         self.login = login
         self.ca = ca
         self._tls = ssl.create_default_context(cafile=ca) if ca is not None else None
 
     def told(self) -> str:
-        """As one word, for another process."""
+        """Return the listener and login as text, for a command line."""
         return json.dumps([self.address, self.login, self.ca])
 
     @classmethod
     def of(cls, told: str) -> Door:
-        """The one that was told."""
+        """Parse the text of `told`."""
         (host, port), login, ca = json.loads(told)
         return cls((host, port), Login(*login) if login is not None else None, ca)
 
     def enter(self) -> Wire:
-        """A connection of one who is known, if there is a login. Raises ClosedError, TimeoutError."""
+        """Open a connection and log in, if there is a login. Raises ClosedError, TimeoutError."""
         wire = Wire(self.address, self._tls)
         if self.login is None:
             return wire
@@ -134,15 +134,15 @@ class Door:
 
 
 def api_versions(correlation_id: int) -> bytes:
-    """The simplest request there is, with its length."""
+    """Return an ApiVersions request of version 0, the smallest request, with its length."""
     return framed(encode_request_header(RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, "probe")))
 
 
 def saying(message: bytes) -> bytes:
-    """A message of SASL, as a whole request."""
+    """Return a SASL message as a SaslAuthenticate request."""
     return sent(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=message))
 
 
 def sent(key: ApiKey, request: object) -> bytes:
-    """A request of version 1, with its length."""
+    """Return a request of version 1, with its length."""
     return framed(request_body(key, 1, request, correlation_id=0, client_id="known"))

@@ -84,7 +84,7 @@ def sanitized_environment() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10, help="duration of the mutation fuzz (default: 10)")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes of the mutation fuzz (default: 10)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first mutation (default: 0)")
     parser.add_argument("--fuzz-only", action="store_true", help="skip the tests")
     arguments = parser.parse_args()

@@ -94,7 +94,7 @@ def watch(minutes: float) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60, help="duration of the load (default: 60)")
+    parser.add_argument("--minutes", type=float, default=60, help="minutes of the load (default: 60)")
     minutes = parser.parse_args().minutes
     if shutil.which("prometheus") is None:
         sys.exit("prometheus is not installed")

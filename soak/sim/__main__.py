@@ -15,7 +15,12 @@ from soak.sim.search import search, search_parser
 def main() -> int:
     parser = search_parser("soak.sim", __doc__)
     parser.add_argument("--seeds", type=int, default=100, help="number of runs (default: 100)")
-    parser.add_argument("--durability", choices=["disk", "page-cache"], default="disk")
+    parser.add_argument(
+        "--durability",
+        choices=["disk", "page-cache"],
+        default="disk",
+        help="acks.all.durability of the broker (default: disk)",
+    )
     options = parser.parse_args()
     return search(
         options,

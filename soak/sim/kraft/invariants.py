@@ -234,7 +234,7 @@ class KRaftInvariants(ReplicaInvariants):
             self.check_replica(me, replica)
 
     def check_replica(self, me: str, replica: KafkaRaftLog) -> None:
-        """Check that the log and the epochs of a replica are those of a leader of the quorum."""
+        """Check that the log and the epochs of a replica match the log of a leader of the quorum."""
         offset, epochs = replica.start_offset, list[tuple[int, int]]()
         known: QuorumBatch | None = None
         while offset < replica.end_offset:

@@ -28,7 +28,7 @@ LIVE_SECONDS = 40.0
 WHOLE_SECONDS = 60.0
 """All replicas are in sync and identical within this time after the last fault."""
 MAX_LAG = 3
-"""The number of committed records that a broker need not have applied at the end: commits never pause."""
+"""The number of committed records that a broker may not yet have applied at the end: commits never pause."""
 FEATURES = {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
 
 
@@ -44,7 +44,7 @@ class KRaftChurn(Churn):
         self._run.order(lambda controller: controller.delete_topic("churn"))
 
     def _present(self) -> str:
-        """Return the id of the topic, or an empty string while a broker may still serve a replica of a deleted topic."""
+        """Return the id of the topic, or an empty string while a broker may still serve a deleted topic."""
         topic_id = self._run.world.quorum.state.topic_id("churn")
         servers = [broker.server for broker in self._run.world.running]
         held = {

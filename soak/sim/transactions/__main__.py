@@ -14,7 +14,7 @@ from soak.sim.transactions.scenario import play_seed
 
 def main() -> int:
     parser = search_parser("soak.sim.transactions", __doc__)
-    parser.add_argument("--transactions", type=int, default=10_000, help="total of acknowledged transactions (default: 10000)")
+    parser.add_argument("--transactions", type=int, default=10_000, help="acknowledged transactions (default: 10000)")
     parser.add_argument("--quick", action="store_true", help="play short runs, as in the tests")
     options = parser.parse_args()
     return search(

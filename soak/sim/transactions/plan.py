@@ -122,7 +122,7 @@ class TransactionPlan(ClusterPlan):
         return plan._crowded(rng) if is_crowded else plan
 
     def _crowded(self, rng: random.Random) -> TransactionPlan:
-        """Return the same plan with many copiers without pauses. Most transactions occur in runs of such plans."""
+        """Return the same plan with many copiers without pauses. Most transactions occur in these runs."""
         return replace(
             self,
             copiers=rng.randint(6, 12),

@@ -168,13 +168,13 @@ class TransactionRun(ClusterRun):
         return [TopicPartition(OUTPUT, index) for index in range(self.plan.partitions)]
 
     async def _look_at_all(self) -> None:
-        """Read the logs, the records of a new reader and the group's offsets, after all transactions have ended."""
+        """Read the logs, the output as a new reader, and the group's offsets, after all transactions have ended."""
         ledger = self.ledger
         for _, partition in self.stability.leaders():
             if partition.topic_partition.topic == OUTPUT:
                 ledger.log[partition.topic_partition.partition] = written(partition)
         node = self.world.machine("judge")
-        await self._within(SETTLE_SECONDS, "the output is not read to its end", self.world.spawn(node, self._read_all()))
+        await self._within(SETTLE_SECONDS, "the output is not read", self.world.spawn(node, self._read_all()))
         await self._within(SETTLE_SECONDS, "offsets are unstable", self.world.spawn(node, self._ask_the_group()))
 
     async def _read_all(self) -> None:
