@@ -36,6 +36,7 @@ ROOMS = (
     "simulation",
     "testing",
     "bench",
+    "soak",
 )
 PAGES = ("*.md", "*/README.md", "docs/**/*.md", ".github/**/*.md", ".github/**/*.yml")
 PEOPLE = (

@@ -1,7 +1,6 @@
 """Kill, pause and cut off three brokers and a real ZooKeeper under load: `python -m soak.cluster --rounds 100`.
 
-`--first 37` continues after the end of an earlier run. `--round 7` repeats one round. The folders of a failed round
-are kept.
+`--first 37` begins with round 37. `--round 7` repeats one round. The folders of a failed round are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Inject faults into brokers and controllers of a KRaft cluster under load: `python -m soak.kraft --rounds 100`.
 
-The controllers and broker 1 are Apache Kafka, brokers 2 and 3 are Barnabas. `--first 37` continues after the end of an
-earlier run. `--round 7` repeats one round. The folders of a failed round are kept.
+The controllers and broker 1 are Apache Kafka, brokers 2 and 3 are Barnabas. `--first 37` begins with round 37.
+`--round 7` repeats one round. The folders of a failed round are kept.
 """
 
 from __future__ import annotations

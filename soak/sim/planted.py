@@ -51,7 +51,7 @@ def print_table(prog: str, description: str | None, bugs: Iterable[PlantedBug], 
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     unfound = 0
-    print("| planted bug | as in | seeds until found | seconds | first violation |\n|---|---|---|---|---|", flush=True)
+    print("| planted bug | as in | seeds to find it | seconds | first violation |\n|---|---|---|---|---|", flush=True)
     for bug in bugs:
         if options.only in bug.name:
             began = time.process_time()

@@ -110,7 +110,7 @@ def _loses_power(faults: frozenset[str], durability: str) -> bool:
 
 
 def _second_kind(rng: random.Random, *, loses_power: bool) -> WriterKind:
-    """Draw the guarantees of the second kind of writers. Without acks=1 if a power failure is possible.
+    """Draw the guarantees of the second kind of writers: no acks=1 if power failures are possible.
 
     Records of acks=1 may be visible before they are on the disk of the leader. If the leader loses power and is the
     only live replica afterwards, it no longer has records that its followers have on their disks.

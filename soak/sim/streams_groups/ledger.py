@@ -20,7 +20,7 @@ class Entitlement:
     """The times until which the coordinator cannot assign the active tasks of a member to another member."""
 
     heartbeat_at: float = 0.0
-    """The time of the last successful heartbeat. The session cannot expire until the session timeout after it."""
+    """The time of the last successful heartbeat. The session lasts at least until its timeout after this time."""
     revocation_since: float | None = None
     """A lower bound of the time at which the coordinator requested an unfinished revocation."""
 

@@ -13,11 +13,11 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.util.Scheduler;
 
 /**
- * Runs Apache Kafka's own cleaner over partition folders, one for each line of standard input: `key=value` pairs
- * separated by tabs. Answers each with one line, either `ok` and the figures of the pass or `error` and a message.
+ * Runs Apache Kafka's cleaner on partition folders. Each line of standard input is a request: `key=value` pairs,
+ * separated by tabs. Each response is one line, either `ok` and the figures of the pass or `error` and a message.
  */
 abstract class Oracle {
-    /** Opens the folder as a broker does, chooses what can be cleaned, cleans it, and closes it. */
+    /** Opens the log in the folder as a broker does, chooses the cleanable range, cleans it, and closes the log. */
     abstract String clean(File folder, Map<String, String> settings, Asked asked) throws Exception;
 
     void run() throws Exception {
@@ -36,7 +36,7 @@ abstract class Oracle {
         }
     }
 
-    /** One line of input. */
+    /** A request, which is one line of input. */
     static final class Asked {
         private final Map<String, String> fields = new HashMap<>();
 
@@ -71,7 +71,7 @@ abstract class Oracle {
         }
     }
 
-    /** Time that stands still. */
+    /** A clock that does not advance. */
     static final class Still implements Time {
         private final long now;
 
@@ -91,16 +91,16 @@ abstract class Oracle {
 
         @Override
         public void sleep(long milliseconds) {
-            throw new UnsupportedOperationException("nobody waits here");
+            throw new UnsupportedOperationException("this clock does not wait");
         }
 
         @Override
         public void waitObject(Object object, Supplier<Boolean> condition, long deadline) {
-            throw new UnsupportedOperationException("nobody waits here");
+            throw new UnsupportedOperationException("this clock does not wait");
         }
     }
 
-    /** Does at once what is to be done once, such as the deletion of replaced files, and nothing that repeats. */
+    /** A scheduler that runs one-time tasks immediately, such as the deletion of files, and ignores periodic tasks. */
     static final class AtOnce implements Scheduler {
         @Override
         public void startup() {
@@ -123,7 +123,7 @@ abstract class Oracle {
         }
     }
 
-    /** What stands for a task that was scheduled: it can be cancelled, to no effect. */
+    /** A scheduled task, whose cancellation has no effect. */
     static final class Done extends FutureTask<Object> implements ScheduledFuture<Object> {
         Done() {
             super(() -> null);
