@@ -66,7 +66,7 @@ class KRaftNemesis(QuorumNemesis):
             self.world.loop.frozen.discard(broker.node)
             self.in_turn.discard(broker)
             self._turn_ended_at[broker] = self.world.loop.time()
-            # Wait until the next heartbeats before the next long turn.
+            # Leave a session without faults to the broker, so that its heartbeats arrive before its next fault.
             await asyncio.sleep(self._plan.session)
             self._suffering.discard(broker)
 
