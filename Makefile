@@ -72,7 +72,7 @@ tests: $(STAMP)
 coverage: $(STAMP)
 	mkdir -p build
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify and not nightly and not java' --cov \
-		--cov-report=term:skip-covered --cov-fail-under=$${FLOOR:-80}
+		--cov-report=term:skip-covered --cov-fail-under=$${FLOOR:-91}
 
 verify: $(STAMP)
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m 'verify and not nightly'

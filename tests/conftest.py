@@ -65,6 +65,17 @@ class RoomScheduling(LoadFileScheduling):
         return scope_of(nodeid)
 
 
+@pytest.fixture(autouse=True)
+def no_decoder_of_an_earlier_registry() -> None:
+    """Forget the schemas of registries: a new one may have the port of an earlier one, and both begin with schema 1."""
+    for module, cached in (
+        ("barnabas.clients.decoding.registry_decoder", "decoder_at"),
+        ("barnabas.arrow.value_formats", "_decoder_at"),
+    ):
+        if module in sys.modules:
+            getattr(sys.modules[module], cached).cache_clear()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     return RoomScheduling(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -75,7 +75,8 @@ class RegistryDecoder:
         try:
             return decode(data[HEAD_BYTES:], True)
         except Exception as error:  # noqa: BLE001 - libraries raise any exception for untrusted bytes
-            raise ValueError(f"the value does not match schema {number}: {error}") from None
+            reason = str(error) or type(error).__name__  # for fastavro's EOFError
+            raise ValueError(f"the value does not match schema {number}: {reason}") from None
 
     def _decoder(self, number: int) -> Decode:
         if number not in self._decoders:
