@@ -13,6 +13,8 @@ WRITE_SECONDS_PER_TURN = 0.05
 PAUSE = 0.1
 """The length of a pause, as a part of the time of the appends before it. The loop needs more than one turn in which
 nothing is written: it accepts one connection per turn, and a client's next request arrives some turns later."""
+MAX_PAUSE_SECONDS = 0.1
+"""The longest pause, after a write that took very long: the disk may be fast again."""
 
 
 class SlowWrites:
@@ -51,7 +53,7 @@ class SlowWrites:
         seconds, self._seconds = self._seconds, 0.0
         if self.are_paused and self._pause is None:
             # Not in `add`: uvloop measures a delay from the beginning of the turn, which may have been long ago.
-            self._pause = self._loop.call_later(seconds * PAUSE, self._continue)
+            self._pause = self._loop.call_later(min(seconds * PAUSE, MAX_PAUSE_SECONDS), self._continue)
 
     def _continue(self) -> None:
         self.are_paused = False
