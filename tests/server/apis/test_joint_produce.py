@@ -205,6 +205,25 @@ def test_one_connection_that_pipelines_is_appended_jointly(joined: Counter[str])
         assert joined["records"] > 100
 
 
+@pytest.mark.usefixtures("loop", "disk")
+def test_requests_to_several_partitions_are_appended_in_their_order() -> None:
+    with Broker({"t": 5}) as broker, ExitStack() as stack:
+        clients = clients_of(broker, stack, 4)
+        for place, client in enumerate(clients):
+            batches = [
+                [(index, value_batch(b"%d/%d" % (place, number))) for index in range(5)] for number in range(3)
+            ]
+            client.sendall(b"".join(produce_request("t", of_request) for of_request in batches))
+        for client in clients:
+            for _ in range(3):
+                read_frame(client)
+        for index in range(5):
+            values = [record.value for record in broker.records("t", index)]
+            for place in range(4):
+                own = [value for value in values if value.startswith(b"%d/" % place)]
+                assert own == [b"%d/%d" % (place, number) for number in range(3)]
+
+
 def test_a_waiting_fetch_gets_the_records_of_a_joint_append(joined: Counter[str]) -> None:
     with Broker(["t"]) as broker, ExitStack() as stack:
         clients = clients_of(broker, stack)
