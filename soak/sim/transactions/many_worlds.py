@@ -10,6 +10,8 @@ from itertools import count
 from soak.sim.transactions.scenario import play_seed
 
 PARTS = 10
+BY_DAY = 3
+"""The parts that run by day; the others run at night."""
 TRANSACTIONS = 40_000 // PARTS
 """The number of acknowledged transactions in each part."""
 FIRST_SEED, SEEDS_OF_A_PART = 10_000, 1_000

@@ -1,13 +1,13 @@
-"""The first half of forty thousand transactions."""
+"""The parts of forty thousand transactions that run by day."""
 
 from __future__ import annotations
 
 import pytest
-from soak.sim.transactions.many_worlds import PARTS, play_part
+from soak.sim.transactions.many_worlds import BY_DAY, play_part
 
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("part", range(PARTS // 2))
+@pytest.mark.parametrize("part", range(BY_DAY))
 def test_everything_is_copied_once_in_many_worlds(part: int) -> None:
     play_part(part)
