@@ -29,7 +29,6 @@ UNPUBLISHED = {
     "cluster-controller-10000": "one of the two clusters took longer than a minute to make its topic",
     **dict.fromkeys(
         (
-            *("fetch-wakes", "fetch-wakes-100"),
             *("share-group-heartbeats", "streams-group-heartbeats"),
             *("share-group-1k", "share-group-100b", "share-group-1k-disk"),
             *("connections-idempotent", "many-partitions"),

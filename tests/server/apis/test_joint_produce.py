@@ -216,7 +216,7 @@ def test_requests_to_several_partitions_are_appended_in_their_order() -> None:
             client.sendall(b"".join(produce_request("t", of_request) for of_request in batches))
         for client in clients:
             for _ in range(3):
-                read_frame(client)
+                exactly(client, int.from_bytes(exactly(client, 4), "big"))
         for index in range(5):
             values = [record.value for record in broker.records("t", index)]
             for place in range(4):
