@@ -210,9 +210,7 @@ def test_requests_to_several_partitions_are_appended_in_their_order() -> None:
     with Broker({"t": 5}) as broker, ExitStack() as stack:
         clients = clients_of(broker, stack, 4)
         for place, client in enumerate(clients):
-            batches = [
-                [(index, value_batch(b"%d/%d" % (place, number))) for index in range(5)] for number in range(3)
-            ]
+            batches = [[(index, value_batch(b"%d/%d" % (place, number))) for index in range(5)] for number in range(3)]
             client.sendall(b"".join(produce_request("t", of_request) for of_request in batches))
         for client in clients:
             for _ in range(3):
