@@ -424,13 +424,11 @@ def test_kafka_configs_changes_users(root: Root) -> None:
         assert is_refused(log_in(ports["PUBLIC"], "SCRAM-SHA-256", "ann", "o,ne=1"))
 
 
-def test_kafka_configs_stores_users_in_zookeeper(root: Root) -> None:
-    """Before the broker starts, and next to it, as testcontainers of Node does with ZooKeeper in the container."""
-    ports = given_ports()
-    connect = f"localhost:{ports['ZOOKEEPER']}"
+def zookeeper_in_the_container(root: Root, ports: Mapping[str, str], before_run: str) -> tuple[dict[str, str], str]:
+    """Return the variables and the script of a container with a coordinator, which starts next to the broker."""
     variables = {
         "KAFKA_BROKER_ID": "1",
-        "KAFKA_ZOOKEEPER_CONNECT": connect,
+        "KAFKA_ZOOKEEPER_CONNECT": f"localhost:{ports['ZOOKEEPER']}",
         "KAFKA_LISTENERS": f"BROKER://127.0.0.1:{ports['INNER']},SECURE://127.0.0.1:{ports['PUBLIC']}",
         "KAFKA_ADVERTISED_LISTENERS": f"BROKER://localhost:{ports['INNER']},SECURE://localhost:{ports['PUBLIC']}",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,SECURE:SASL_PLAINTEXT",
@@ -439,9 +437,32 @@ def test_kafka_configs_stores_users_in_zookeeper(root: Root) -> None:
     }
     script = (
         f"printf 'clientPort={ports['ZOOKEEPER']}\\ndataDir={root.path}/zookeeper\\n' > zookeeper.properties; "
-        "zookeeper-server-start zookeeper.properties & while [ ! -f go ]; do sleep 0.1; done; "
+        f"zookeeper-server-start zookeeper.properties & {before_run}"
         f"{root.path}/etc/confluent/docker/run"
     )
+    return variables, script
+
+
+def test_the_broker_waits_for_a_coordinator_that_the_container_starts(root: Root) -> None:
+    """As testcontainers of Node with a SASL listener: the user is stored in ZooKeeper after the start."""
+    ports = given_ports()
+    variables, script = zookeeper_in_the_container(root, ports, "")
+    with container(root, variables, "sh", "-c", script) as process:
+        wait_for_line(process, KAFKA_SERVER)
+        altered = root.tool(
+            *("kafka-configs", "--zookeeper", f"localhost:{ports['ZOOKEEPER']}", "--alter", "--entity-type", "users"),
+            *("--entity-name", "ann", "--add-config", "SCRAM-SHA-512=[password=after]"),
+        )
+        assert altered.returncode == 0, altered.stderr
+        ann = log_in(ports["PUBLIC"], "SCRAM-SHA-512", "ann", "after")
+        AdminClient(ann).list_topics(timeout=DEADLINE_S)
+
+
+def test_kafka_configs_stores_users_in_zookeeper(root: Root) -> None:
+    """Before the broker starts, and next to it, as testcontainers of Node does with ZooKeeper in the container."""
+    ports = given_ports()
+    connect = f"localhost:{ports['ZOOKEEPER']}"
+    variables, script = zookeeper_in_the_container(root, ports, "while [ ! -f go ]; do sleep 0.1; done; ")
     alter = ("kafka-configs", "--zookeeper", connect, "--alter", "--entity-type", "users", "--entity-name")
     with container(root, variables, "sh", "-c", script) as process:
         altered = root.tool(*alter, "ann", "--add-config", "SCRAM-SHA-512=[password=before]")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +28,8 @@ CONFLUENT_PROPERTIES = "/etc/kafka/kafka.properties"
 CLIENT_PROPERTIES = ("/opt/bitnami/kafka/config/producer.properties", "/opt/bitnami/kafka/config/consumer.properties")
 LOG_VARIABLES = {"BARNABAS_LOG_LEVEL": "--log-level", "BARNABAS_LOG_FORMAT": "--log-format"}
 PROBE_S = 1.0
+COORDINATOR_START_S = 20.0
+COORDINATOR = "zookeeper-server-start"
 
 
 def place(path: str) -> Path:
@@ -112,13 +116,27 @@ def machine() -> ContainerHost:
             return None
 
     def answers(host: str, port: int) -> bool:
-        try:
-            with socket.create_connection((host, port), timeout=PROBE_S):
-                return True
-        except OSError:
-            return False
+        deadline = time.monotonic() + COORDINATOR_START_S
+        while True:
+            try:
+                with socket.create_connection((host, port), timeout=PROBE_S):
+                    return True
+            except OSError:
+                if time.monotonic() > deadline or not _is_coordinator_running():
+                    return False
+            time.sleep(0.05)
 
     return ContainerHost(read_text=read_text, is_mount=lambda path: place(path).is_mount(), answers=answers)
+
+
+def _is_coordinator_running() -> bool:
+    """Return whether `zookeeper-server-start` runs in this container, which may not listen yet."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # the process has ended, or belongs to another user
+            arguments = os.fsdecode(path.read_bytes()).split("\0")
+            if any(Path(argument).name.removesuffix(".sh") == COORDINATOR for argument in arguments):
+                return True
+    return False
 
 
 def _warn(settings: ContainerSettings) -> None:

@@ -99,7 +99,8 @@ class ContainerHost:
     """The text of a file, None if there is none. Raises OSError."""
     is_mount: Callable[[str], bool]
     answers: Callable[[str, int], bool]
-    """Whether a server accepts connections at this host and port."""
+    """Whether a server accepts connections at this host and port, perhaps after the start of a coordinator that the
+    container runs."""
 
 
 @dataclass(slots=True)
