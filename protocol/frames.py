@@ -190,17 +190,6 @@ class FrameReader:
             self.data[:pending] = self.data[start : start + pending]
             self.start = 0
 
-    def move_to_shared(self) -> None:
-        """Move the pending bytes from the private buffer to the shared one, after the bytes that it has received.
-
-        The shared buffer must have room for them. The owner adds their number to `received` of the pool.
-        """
-        pool, pending = self._pool, self.pending
-        start = pool.received
-        pool.shared_view[start : start + pending] = self.data[self.start : self.start + pending]
-        self._release()
-        self.start = start
-
     def close(self) -> None:
         """Release everything; the reader is not used again."""
         self._release()

@@ -63,7 +63,6 @@ from .runtime.health import HealthServer
 from .runtime.loop_sharing import SlicedWork, TurnQueue
 from .runtime.ports import no_users
 from .runtime.scheduler import Scheduler
-from .runtime.slow_writes import SlowWrites
 from .security.broker_security import BrokerSecurity
 from .share.persister import Persister
 from .share.share_group_config_provider import ShareGroupConfigProvider
@@ -127,7 +126,6 @@ class BrokerServer:
         self.failed = asyncio.Event()
         self._ports = ports
         self._sliced_work = SlicedWork(loop, ports.stopwatch)
-        self._slow_writes = SlowWrites(loop)
         self._loop = loop
         self._open_store = open_store or self._embedded_store
         zookeeper = zookeeper_settings(config)
@@ -510,7 +508,6 @@ class BrokerServer:
             topic_log_config=dynamic_config.topic_log_config,
             ports=self._ports,
             sliced_work=self._sliced_work,
-            slow_writes=self._slow_writes,
             loop=self._loop,
             acks_all_on_disk=self.config.acks_all_durability == "disk",
             is_verification_needed=lambda: self.config.transaction_partition_verification_enable,
@@ -583,7 +580,6 @@ class BrokerServer:
             allocate=self._ports.allocate,
             release_memory=self._ports.release_memory,
             handle_together=apis.handle_together,
-            slow_writes=self._slow_writes,
             on_throttled=partial(state.quotas.throttled, CONNECTION),
         )
         await sockets.bind()

@@ -73,10 +73,7 @@ class JointProduce:
         Yields the number of a part, the position after its last handled request, and the responses; None if one request
         waits, and its response is sent later.
         """
-        slow_writes = self._replica_manager.slow_writes
         for key, numbers in group_produces(buffer, parts).items():
-            if slow_writes.are_paused:
-                break  # the connections have their requests wait
             if len(numbers) == 1:
                 start, end = parts[numbers[0]]
                 if end - start < 2 * (LENGTH_SIZE + _length_at(buffer, start)[0]):

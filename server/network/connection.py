@@ -14,7 +14,6 @@ from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, Any, cast
 
 from ...common.room_logger import room_logger
-from ...protocol.apis import ApiKey
 from ...protocol.errors import ProtocolError
 from ...protocol.frames import FrameReader
 from ...protocol.server_connection import ON_ANSWER, SERVING, ServerEvent, ServerState
@@ -36,22 +35,6 @@ JOIN_BYTES = 1 << 16
 """Responses up to this size are copied into one buffer, which costs less than a vector of small writes."""
 STALL_BYTES = 1 << 18
 """A client that takes less than this between two checks, and at most half of the unsent bytes, has stalled."""
-
-WRITING_APIS = frozenset(
-    {
-        ApiKey.PRODUCE,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.SYNC_GROUP,
-        ApiKey.INIT_PRODUCER_ID,
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        ApiKey.ADD_OFFSETS_TO_TXN,
-        ApiKey.END_TXN,
-        ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.TXN_OFFSET_COMMIT,
-        ApiKey.SHARE_ACKNOWLEDGE,
-    }
-)
-"""The requests that append to a log, and wait while `SlowWrites` are paused."""
 
 _HANDLING, _CLOSING = SERVING[ServerState.OPEN][ServerEvent.REQUEST], ServerState.CLOSING
 
@@ -146,7 +129,6 @@ class Connection(asyncio.BufferedProtocol):
         "_reader",
         "_sender",
         "_server",
-        "_slow_writes",
         "_state",
         "_transport",
         "_turn",
@@ -174,7 +156,6 @@ class Connection(asyncio.BufferedProtocol):
         self._handle = handle
         self._loop = server.loop
         self._batcher = server.response_batcher
-        self._slow_writes = server.slow_writes
         self._descriptor = -1
         """The socket's descriptor if small responses may be sent past the transport."""
         self._reader = reader
@@ -362,20 +343,6 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the received requests one after another."""
         if self._reader.pending:
             self._process()
-
-    def continue_writing(self) -> None:
-        """Handle the request that has waited for the slow writes: in the `RequestTurn` if it is small."""
-        self._on_event(ServerEvent.UNMUTE)
-        if self._state:
-            return  # closed or frozen while it waited
-        reader, turn = self._reader, self._turn
-        if turn is not None:
-            if self._batcher.is_batching and not self._output and reader.pending <= MAX_KEPT_BYTES:
-                reader.move_to_shared()
-                turn.add(self, reader.pending)
-                return
-            turn.finish()
-        self._process()
 
     # -- called by handlers ----------------------------------------------------------------------------------------
 
@@ -565,15 +532,10 @@ class Connection(asyncio.BufferedProtocol):
         """Handle frames until a response is delayed, the bytes end, or the client does not take its responses."""
         reader = self._reader
         handle = self._handle
-        slow_writes = self._slow_writes
         start = end = 0
         self._is_processing = True
         try:
             while reader.pending and not self._state and not self._output:
-                if slow_writes.are_paused and self._is_write_next:
-                    self._on_event(ServerEvent.MUTE)
-                    self._server.wait_for_slow_writes(self)
-                    break
                 bounds = reader.next_frame()
                 if bounds is None:
                     break
@@ -600,12 +562,6 @@ class Connection(asyncio.BufferedProtocol):
             self._notify_taken()
         if reader.pending or self._input or self.frame_started is not None:
             self._update_reading()
-
-    @property
-    def _is_write_next(self) -> bool:
-        """Whether the next request appends to a log, as far as it is received."""
-        reader = self._reader
-        return reader.pending > API_KEY_LOW_BYTE and reader.data[reader.start + API_KEY_LOW_BYTE] in WRITING_APIS
 
     def _flush(self) -> None:
         """Write the collected responses, if there are any, unless the connection is closing."""

@@ -92,7 +92,7 @@ class RequestTurn:
                     together[number].take_responses(end, responses)
             except Exception as error:  # noqa: BLE001 - other connections are served
                 # Their records may be in the log: if the requests were handled again, records would be duplicated.
-                abort(together, error, self._loop)
+                self._abort(together, error)
         for connection in connections:
             self._handle_received(connection)
 
@@ -100,12 +100,11 @@ class RequestTurn:
         try:
             connection.handle_received()
         except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
-            abort((connection,), error, self._loop)
+            self._abort((connection,), error)
 
-
-def abort(connections: Iterable[Connection], error: Exception, loop: asyncio.AbstractEventLoop) -> None:
-    """Close connections because of an error in their requests, as the event loop does after `buffer_updated`."""
-    message = "closed connections because of an error in their requests"
-    loop.call_exception_handler({"message": message, "exception": error})
-    for connection in connections:
-        connection.abort()
+    def _abort(self, connections: Iterable[Connection], error: Exception) -> None:
+        """Close connections because of an error in their requests, as the event loop does after `buffer_updated`."""
+        message = "closed connections because of an error in their requests"
+        self._loop.call_exception_handler({"message": message, "exception": error})
+        for connection in connections:
+            connection.abort()

@@ -22,14 +22,13 @@ from ..quotas.rates import QuotaWindow
 from ..runtime.log_limit import LimitedLog
 from ..runtime.loop_sharing import raise_error
 from ..runtime.memory_budget import memory_budget
-from ..runtime.slow_writes import SlowWrites
 from ..security.listener_security import PLAINTEXT, ListenerSecurity
 from ..security.sasl_server_authenticator import SaslServerAuthenticator
 from .admission import UnauthenticatedConnections
 from .connection import Connection, Handle
 from .memory_pool import MemoryPool
 from .output import ResponseBatcher, limit_send_buffer
-from .request_turn import HandleTogether, RequestTurn, abort
+from .request_turn import HandleTogether, RequestTurn
 from .sasl import Refuse, SaslRequestFilter
 from .tls import HandshakeQueue, TlsAcceptor
 
@@ -101,7 +100,6 @@ class SocketServer:
         allocate: Callable[[int], Any] | None = None,
         release_memory: Callable[[], object] | None = None,
         handle_together: HandleTogether | None = None,
-        slow_writes: SlowWrites | None = None,
         on_throttled: Callable[[float], None] = lambda _: None,
     ) -> None:
         """`open_files` returns the limit of open files and sockets of the process, None without one.
@@ -110,12 +108,11 @@ class SocketServer:
         A listener with TLS requires `work`, which computes handshakes; a listener with SASL requires `refuse`, which
         answers a request with an error. `memory_limit` is the limit of the process in bytes, None without one.
         `allocate` returns memory for a large frame, `release_memory` returns free memory to the operating system.
-        `handle_together` handles requests of several connections. `slow_writes` pauses requests that write.
+        `handle_together` handles requests of several connections.
         `on_throttled` is called with the seconds for which a new connection is delayed by a quota.
         """
         self.loop = loop
         self.response_batcher = ResponseBatcher(loop)
-        self.slow_writes = SlowWrites(loop) if slow_writes is None else slow_writes
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with their real ports."""
         self.protocol_errors = 0
@@ -140,9 +137,6 @@ class SocketServer:
         self._request_turn = (
             None if handle_together is None else RequestTurn(self._pool, loop, self.response_batcher, handle_together)
         )
-        if self._request_turn is not None:
-            # The small requests that have waited are handled together, in the turn in which they may write.
-            self.slow_writes.on_continue = self._request_turn.finish
         queued = config.queued_max_request_bytes
         if queued <= 0:
             queued = memory_budget(HALF_RECEIVED_BYTES, memory_limit)
@@ -363,10 +357,6 @@ class SocketServer:
             if not self._by_host[connection.session.client_host]:
                 del self._by_host[connection.session.client_host]
 
-    def wait_for_slow_writes(self, connection: Connection) -> None:
-        """Have a muted connection, whose next request writes, continue when the slow writes do."""
-        self.slow_writes.wait(partial(self._continue_writing, connection))
-
     def log_protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """Count and log a connection that is closed because of bytes that are not a legal request."""
         self.protocol_errors += 1
@@ -377,12 +367,6 @@ class SocketServer:
         self._errors.write(logging.ERROR, "closed the connection from %s: %s", connection.session.client_host, what)
 
     # -- private ---------------------------------------------------------------------------------------------------
-
-    def _continue_writing(self, connection: Connection) -> None:
-        try:
-            connection.continue_writing()
-        except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
-            abort((connection,), error, self.loop)
 
     def _acceptor(self, server: asyncio.Server, tls: TlsListener, listener: ListenerConfig) -> TlsAcceptor:
         assert self.handshakes is not None, "a listener with TLS"

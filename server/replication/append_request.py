@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ...storage.log_validator import LaneValidation, Validate
     from ..runtime.loop_sharing import SlicedWork
     from ..runtime.ports import Work
-    from ..runtime.slow_writes import SlowWrites
 
 AppendEntry: TypeAlias = tuple[str, int, memoryview]
 """Topic, partition, and records of any format; the buffer is patched in place."""
@@ -118,10 +117,9 @@ class SuspendedAppends:
     """Appends that continue later, in the order in which clients' records arrived for a partition. Owned by the
     ReplicaManager; runs on the event loop."""
 
-    def __init__(self, work: Work, sliced_work: SlicedWork, slow_writes: SlowWrites) -> None:
+    def __init__(self, work: Work, sliced_work: SlicedWork) -> None:
         self._work = work
         self._sliced_work = sliced_work
-        self._slow_writes = slow_writes
         self.waiting: dict[tuple[str, int], deque[Callable[[], None]]] = {}
         """The partitions for which records are validated on a lane, each with the later appends to it, in order."""
 
@@ -134,8 +132,6 @@ class SuspendedAppends:
             self._work.submit(f"{LANE}-{partition[1] % LANES}", validation.run, done)
         elif partition in self.waiting:
             self.waiting[partition].append(resume)
-        elif self._slow_writes.are_paused:
-            self._slow_writes.wait(resume)
         else:
             self._sliced_work.run_later(resume)
 

@@ -33,7 +33,6 @@ from ..runtime.loop_sharing import (
     raise_error,
 )
 from ..runtime.scheduler import BackgroundWork, IsolatedWork
-from ..runtime.slow_writes import COUNTED_WRITE_SECONDS
 from .append_request import (
     NO_RECORDS,
     AppendCallback,
@@ -76,7 +75,6 @@ if TYPE_CHECKING:
     from ...storage.producer_state import ProducerStateEntry
     from ..metadata.metadata_cache import MetadataCache
     from ..runtime.ports import Ports
-    from ..runtime.slow_writes import SlowWrites
     from .isr_change_sender import IsrChangeSender
     from .leader_and_isr import IsrChange, LeaderAndIsrState
     from .replica import LeaderContext
@@ -125,7 +123,6 @@ class ReplicaManager:
         topic_log_config: Callable[[str], LogConfig],
         ports: Ports,
         sliced_work: SlicedWork,
-        slow_writes: SlowWrites,
         loop: asyncio.AbstractEventLoop,
         acks_all_on_disk: bool,
         is_verification_needed: Callable[[], bool],
@@ -140,8 +137,6 @@ class ReplicaManager:
         self._topic_log_config = topic_log_config
         self._ports = ports
         self._sliced_work = sliced_work
-        self.slow_writes = slow_writes
-        """The time of the appends of all clients in this turn of the loop."""
         self._loop = loop
         self.acks_all_on_disk = acks_all_on_disk
         """Whether acks=-1 promises that records are on disk."""
@@ -166,7 +161,7 @@ class ReplicaManager:
             self.share_fetch_purgatory,
         )
         self.group_commit = GroupCommit(ports, loop, self.log_dir_failed, self.log_failed, on_no_space)
-        self._suspended = SuspendedAppends(ports.work, sliced_work, slow_writes)
+        self._suspended = SuspendedAppends(ports.work, sliced_work)
         self._background = BackgroundWork()
         self.verification_guards = VerificationGuards(is_verification_needed)
         self._flush_waiters: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}
@@ -473,17 +468,17 @@ class ReplicaManager:
         waiting, stopwatch = self._suspended.waiting, self._ports.stopwatch
         validate: Validate = request.validate
         callback = request.callback
-        entries, is_client = iter(entries), request.rules.origin is CLIENT
+        entries, deadline, is_client = iter(entries), 0.0, request.rules.origin is CLIENT
         acks = request.acks
-        began = stopwatch()
-        deadline, has_written = began + SLICE_SECONDS, False
         if suspended is not None:
             entries, validate = suspended.remaining_entries(), suspended.take_validation()
         for entry in entries:
             topic, index, records = entry
-            if is_client and (results or waiting) and (stopwatch() >= deadline or (topic, index) in waiting):
-                suspended = self._suspend(suspended, entry, entries)
-                break
+            if is_client and (results or waiting):
+                now = stopwatch()
+                if now >= (deadline := deadline or now + SLICE_SECONDS) or (topic, index) in waiting:
+                    suspended = self._suspend(suspended, entry, entries)
+                    break
             try:
                 partition = self._partitions.get((topic, index))
                 if partition is None or not partition.is_leader or partition.is_offline:
@@ -506,11 +501,7 @@ class ReplicaManager:
                 if is_uncommitted and (acks == -1 or not partition.check_flushed(info.last_offset + 1)[0]):
                     awaited.append((partition, info.last_offset + 1, len(results)))
                 results.append(info)
-                has_written = has_written or info.valid_bytes > 0
             validate = request.validate
-        # If a joint append without valid batches counted, its requests would have to wait and would be joined again.
-        if has_written and (seconds := stopwatch() - began) >= COUNTED_WRITE_SECONDS:
-            self.slow_writes.add(seconds)
         if suspended is not None:
             callback = suspended.add_part(callback)
             if suspended.has_entries:

@@ -11,7 +11,6 @@ import pytest
 from barnabas.protocol.frames import LENT_FREELY, BufferPool, FrameReader
 from barnabas.server.network.connection import STALL_BYTES, Connection
 from barnabas.server.runtime.log_limit import LINES, MAX_CAUSES, SECONDS, LimitedLog, LimitedLogs
-from barnabas.server.runtime.slow_writes import SlowWrites
 
 
 def test_what_strangers_provoke_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -49,8 +48,8 @@ def test_who_is_logged_much_takes_the_lines_of_nobody_else(caplog: pytest.LogCap
 
 
 def stalled_connection(now: list[float], unsent: list[int]) -> Connection:
-    loop: Any = SimpleNamespace(time=lambda: now[0])
-    server = SimpleNamespace(loop=loop, response_batcher=None, slow_writes=SlowWrites(loop))
+    loop = SimpleNamespace(time=lambda: now[0])
+    server = SimpleNamespace(loop=loop, response_batcher=None)
     connection: Any = Connection(server, None, None, SimpleNamespace(buffer=None))  # type: ignore[arg-type]
     connection._transport = SimpleNamespace(get_write_buffer_size=lambda: unsent[0])
     connection.pause_writing()
