@@ -44,11 +44,11 @@ TOOLS = {"java": ("javac", "mvn"), "python": (), "go": ("go",), "node": ("npm", 
 
 def check_libraries(docker: str, _compose: Sequence[str]) -> None:
     """Run the program of each library whose tools are installed; under `CI=true` a missing tool is an error."""
-    # Its image is one more that would have to be pulled; the programs remove their containers.
+    # The image of Ryuk, which removes containers, would have to be pulled. The programs remove their containers.
     os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
-    for name in NAMES:
-        run([docker, "tag", "barnabas-broker", name])
     try:
+        for name in NAMES:
+            run([docker, "tag", "barnabas-broker", name])
         for library, commands in COMMANDS.items():
             missing = [tool for tool in TOOLS[library] if shutil.which(tool) is None]
             if missing:
@@ -57,7 +57,7 @@ def check_libraries(docker: str, _compose: Sequence[str]) -> None:
             else:
                 check_library(library, commands)
     finally:
-        run([docker, "rmi", *NAMES])
+        run([docker, "rmi", *NAMES], check=False)
 
 
 def check_library(library: str, commands: list[list[str]]) -> None:

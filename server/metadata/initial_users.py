@@ -55,7 +55,7 @@ async def change_user_in_zookeeper(
     work: Work,
     now_ms: Callable[[], int],
 ) -> None:
-    """Set a user's credentials by mechanism, None removes one, before the first start of a broker or later.
+    """Set a user's credentials by mechanism, or delete them (None). No broker has to run.
 
     `connect` is a value of `zookeeper.connect`. Raises StoreError.
     """

@@ -95,7 +95,8 @@ class Input(IntEnum):
 
     READING = 0
     FULL = 1
-    """A request is handled, and `READ_AHEAD_BYTES` of further requests are received."""
+    """A request is handled, and `READ_AHEAD_BYTES` of further requests are received. Or the client is muted, and has sent
+    requests: as in Kafka, they are handled even if the client closes its connection meanwhile."""
     OUT_OF_MEMORY = 2
     """Part of a large frame is received, and the `MemoryPool` has no room for the rest."""
 
@@ -690,7 +691,7 @@ class Connection(asyncio.BufferedProtocol):
                 # The current request waits, for example for other replicas, and its bytes are written. Counting them
                 # would block the requests that it waits for.
                 self._server.memory_pool.release(self)
-            if pending >= READ_AHEAD_BYTES:
+            if pending >= READ_AHEAD_BYTES or (pending and self._state is ServerState.MUTED):
                 wanted = Input.FULL
         elif not self._server.memory_pool.try_allocate(self):
             wanted = Input.OUT_OF_MEMORY

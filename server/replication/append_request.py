@@ -122,6 +122,12 @@ class SuspendedAppends:
         self._sliced_work = sliced_work
         self.waiting: dict[tuple[str, int], deque[Callable[[], None]]] = {}
         """The partitions for which records are validated on a lane, each with the later appends to it, in order."""
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Drop all appends: the logs are about to be closed. The requests get no response, and clients repeat them."""
+        self._is_closed = True
+        self.waiting.clear()
 
     def resume_later(self, suspended: SuspendedAppend, resume: Callable[[], None]) -> None:
         """Call `resume` when the next records are validated, their partition is free, or else in a later loop turn."""
@@ -133,12 +139,17 @@ class SuspendedAppends:
         elif partition in self.waiting:
             self.waiting[partition].append(resume)
         else:
-            self._sliced_work.run_later(resume)
+            self._sliced_work.run_later(partial(self._resume, resume))
+
+    def _resume(self, resume: Callable[[], None]) -> None:
+        if not self._is_closed:
+            resume()
 
     def _on_validated(
         self, partition: tuple[str, int], resume: Callable[[], None], _: None, error: BaseException | None
     ) -> None:
         if error is not None:
             logger.error("records for %s-%d could not be validated", *partition, exc_info=error)
-        for one in (resume, *self.waiting.pop(partition)):
-            one()
+        if not self._is_closed:
+            for one in (resume, *self.waiting.pop(partition)):
+                one()

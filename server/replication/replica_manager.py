@@ -1146,7 +1146,8 @@ class ReplicaManager:
             await budget.step()
 
     def complete_all(self) -> None:
-        """Complete all waiting requests, for shutdown."""
+        """Complete all waiting requests, and drop the rest of suspended appends, for shutdown."""
+        self._suspended.close()
         for purgatory in self._purgatories:
             purgatory.complete_all()
 

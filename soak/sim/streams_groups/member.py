@@ -58,7 +58,7 @@ class Setting(Protocol):
 
 
 class Slot:
-    """A sequence of threads (lives) of one member. A paused thread may overlap with its successor."""
+    """A sequence of members (lives) of one thread of an application. A paused thread may overlap with its successor."""
 
     def __init__(self, setting: Setting, number: int) -> None:
         self.setting = setting

@@ -220,3 +220,20 @@ def test_clients_that_close_after_their_requests_get_all_responses(loop: Callabl
             assert await reader.read() == b""
 
     play(talk, loop)
+
+
+@LOOPS
+def test_requests_that_arrive_while_the_client_is_muted_are_handled_after_its_end(loop: Callable[[], Any]) -> None:
+    async def talk(server: Server) -> None:
+        reader, writer = await server.connect()
+        writer.write(request(OTHER, 0))
+        assert await answer(reader) == (b"one", 0)
+        (connection,) = server.connections
+        connection.mute(0.1)
+        for number in range(1, 6):
+            writer.write(request(PRODUCE if number % 2 else OTHER, number))
+        writer.write_eof()
+        assert [(await answer(reader))[1] for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert await reader.read() == b""
+
+    play(talk, loop)

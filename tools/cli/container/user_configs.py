@@ -80,7 +80,7 @@ async def alter_user(bootstrap: str, user: str, changes: UserChanges) -> None:
 
 
 def alter_user_in_zookeeper(connect: str, user: str, changes: UserChanges) -> None:
-    """Change credentials that brokers need for their start. Kafka up to 3.9 has no other setting for this option."""
+    """Set SCRAM credentials in ZooKeeper, which brokers may need for their start. Other settings are not supported."""
     if changes.quotas:
         raise typer.BadParameter("--zookeeper: only SCRAM credentials. Set quotas with --bootstrap-server")
     # Modules are looked up by name: a tool must not depend on the server.

@@ -58,7 +58,7 @@ public class Libraries {
             expect(clusterId == null || found.equals(clusterId), "cluster id " + found);
         }
         produce(bootstrap, "records");
-        List<String> read = consume(bootstrap, "records");
+        List<String> read = consume(bootstrap, "records", RECORDS);
         expect(read.size() == RECORDS && read.get(RECORDS - 1).equals("99"), "read " + read);
         System.out.printf("%s %s: ready after %.2f s, %d records%n", name, kafka.getDockerImageName(), seconds, RECORDS);
     }
@@ -79,7 +79,7 @@ public class Libraries {
                     + "printf 'one\\ntwo\\n' | kafka-console-producer.sh --bootstrap-server kafka:19092 --topic records";
             Container.ExecResult result = client.execInContainer("sh", "-c", tools);
             expect(result.getExitCode() == 0, result.getStdout() + result.getStderr());
-            List<String> read = consume(kafka.getBootstrapServers(), "records");
+            List<String> read = consume(kafka.getBootstrapServers(), "records", 2);
             expect(read.equals(List.of("one", "two")), "read " + read);
             try {
                 produce(kafka.getBootstrapServers(), "missing");
@@ -112,17 +112,15 @@ public class Libraries {
         }
     }
 
-    /** Reads the topic as a group until it has RECORDS records, or until a poll after the first records returns none. */
-    private static List<String> consume(String bootstrap, String topic) {
+    /** Reads the topic as a group until it has so many records, or until the time is over. */
+    private static List<String> consume(String bootstrap, String topic, int records) {
         Map<String, Object> settings = Map.of(
                 "bootstrap.servers", bootstrap, "group.id", "readers", "auto.offset.reset", "earliest");
         List<String> read = new ArrayList<>();
         try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(topic));
             long deadline = System.nanoTime() + TIMEOUT.toNanos();
-            int before = -1;
-            while (read.size() < RECORDS && (read.isEmpty() || read.size() > before) && System.nanoTime() < deadline) {
-                before = read.size();
+            while (read.size() < records && System.nanoTime() < deadline) {
                 consumer.poll(Duration.ofSeconds(1)).forEach(record -> read.add(record.value()));
             }
         }
