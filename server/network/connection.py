@@ -95,8 +95,8 @@ class Input(IntEnum):
 
     READING = 0
     FULL = 1
-    """A request is handled, and `READ_AHEAD_BYTES` of further requests are received. Or the client is muted and has sent
-    requests, which are handled as in Kafka even if the client closes its connection."""
+    """A request is handled, and `READ_AHEAD_BYTES` of further requests are received. Or the client is muted and has
+    sent requests, which are handled as in Kafka even if the client closes its connection."""
     OUT_OF_MEMORY = 2
     """Part of a large frame is received, and the `MemoryPool` has no room for the rest."""
 
