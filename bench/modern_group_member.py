@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from typing import Any, Self
 from uuid import uuid4
 
@@ -31,7 +32,7 @@ async def connect(bootstrap: str) -> BrokerConnection:
     return await BrokerConnection.open(host, int(port), OPTIONS)
 
 
-class ModernGroupMember:
+class ModernGroupMember(ABC):
     """A member over one connection, with the methods of `bench.members.Member`; `Crowd` manages either.
 
     Subclasses build the requests and read the assignment. As in Kafka's clients, a field is in a heartbeat only if it
@@ -110,10 +111,10 @@ class ModernGroupMember:
         """Close the connection."""
         self._connection.close()
 
+    @abstractmethod
     def _request(self) -> Any:
         """Return the next heartbeat."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _take_assignment(self, response: Any) -> bool:
         """Adopt the assignment of a response, if it has one; return whether it has partitions."""
-        raise NotImplementedError

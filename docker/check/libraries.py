@@ -1,8 +1,8 @@
 """Checks with test libraries that start an image of Kafka: testcontainers for Java, Python, Go and Node.
 
 Each folder of libraries/ is a small project with pinned versions. Its program starts the image with the classes of the
-library, sends records through the address that the library returns, and stops the container. The name of the image is
-the only thing that is not as for an image of Kafka.
+library, sends records through the address that the library returns, and stops the container. Only the name of the image
+differs from a program for an image of Kafka.
 """
 
 import os

@@ -40,7 +40,7 @@ class NotLeaderError(Exception):
 
 
 class MetadataLog(Protocol):
-    """The log of a leader."""
+    """The log of a leader. A Protocol because the module with the log, `quorum`, imports this one."""
 
     @property
     def end(self) -> int: ...

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import random
 import socket
-import sys
 import threading
 import time
 from collections import Counter
@@ -132,9 +131,8 @@ from barnabas.server.security.session import ANONYMOUS, KafkaPrincipal
 from barnabas.server.telemetry.client_metrics_manager import can_be_read
 from barnabas.storage.filesystem import FileSlice
 
-MAX_SECONDS = 0.25 if sys.gettrace() is None else 0.5
-"""Of the loop's processor, in one turn; and of anybody's time who asks for something else meanwhile. The measurement of
-the coverage doubles both."""
+MAX_SECONDS = 0.25
+"""The most processor time of the loop in one turn, and the longest time for which another client waits."""
 ATTEMPTS = 3
 MAX_BYTES = 80 << 20
 """64 MB of decompressed records, and the tables of the decompressor. Some of it may be memory that was free before."""

@@ -7,7 +7,10 @@ from typing import Protocol
 
 
 class OwnBroker(Protocol):
-    """Methods are called on the console's loop, and switch to the broker's loop if necessary. Raises KafkaError."""
+    """Methods are called on the console's loop, and switch to the broker's loop if necessary. Raises KafkaError.
+
+    A Protocol because the tools do not depend on the server, which implements it.
+    """
 
     async def totals(self) -> Mapping[str, float]:
         """Return `bytes_in` and `bytes_out` since the broker's start; empty without measurements."""

@@ -29,6 +29,7 @@ CLIENT_PROPERTIES = ("/opt/bitnami/kafka/config/producer.properties", "/opt/bitn
 LOG_VARIABLES = {"BARNABAS_LOG_LEVEL": "--log-level", "BARNABAS_LOG_FORMAT": "--log-format"}
 PROBE_S = 1.0
 COORDINATOR_START_S = 20.0
+"""The time for which the broker waits for a coordinator that the container has started and that does not listen yet."""
 COORDINATOR = "zookeeper-server-start"
 
 
