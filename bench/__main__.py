@@ -8,6 +8,7 @@ python -m bench --list
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -34,6 +35,17 @@ def known_targets(text: str) -> list[str]:
     return names
 
 
+def python_target(text: str) -> tuple[str, Path]:
+    """Return the name of the target `barnabas-3.14.1`, and the path of its interpreter."""
+    # Neither the current folder nor `PYTHONPATH` is searched: the interpreter needs Barnabas among its own packages.
+    command = [text, "-I", "-c", "import barnabas, platform; print(platform.python_version())"]
+    try:
+        version = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise argparse.ArgumentTypeError(f"not an interpreter that has Barnabas installed: {text}") from error
+    return f"barnabas-{version}", Path(text)
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0] if __doc__ else "")
@@ -44,6 +56,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one load in seconds")
     parser.add_argument("--rounds", type=int, default=3, help="number of rounds that count")
     parser.add_argument("--warmup", type=int, default=1, help=AT_LEAST)
+    parser.add_argument(
+        "--python",
+        type=python_target,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="also measure single brokers on this interpreter, which has Barnabas installed; can be repeated",
+    )
     parser.add_argument("--folder", type=Path, help="parent of the servers' folders (default: a temporary folder)")
     parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="set on both brokers")
     parser.add_argument("--json", type=Path, help="write every figure of every round to this file")
@@ -65,7 +85,7 @@ def measured(options: argparse.Namespace) -> list[BenchResult]:
     """Run the benches one after the other. Each result is printed and written to --json as soon as it is complete."""
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
     properties = dict(entry.split("=", 1) for entry in options.property)
-    plan = Plan(folder, options.seconds, options.rounds, options.warmup, properties)
+    plan = Plan(folder, options.seconds, options.rounds, options.warmup, properties, dict(options.python))
     asked = {"seconds": options.seconds, "rounds": options.rounds, "warmup": options.warmup}
     results: list[BenchResult] = []
     try:

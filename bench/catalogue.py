@@ -45,11 +45,15 @@ from bench.transactions import transaction_benches
 PLAIN = (Goal("mb_per_s", "kafka", 1.4), Goal("mb_per_s", "ceiling", 0.9))
 WIDE = (Goal("mb_per_s", "kafka", 1.2),)
 FETCHED = (Goal("mb_per_s", "kafka", 1.0), Goal("cpu_s_per_gb", "kafka", 0.8), Goal("mb_per_s", "ceiling", 0.9))
-SINGLE = (Goal("requests_per_s", "kafka", 3.0), Goal("requests_per_s", "ceiling", 0.7))
-MANY = tuple(
-    Goal(f"requests_per_s_{count}", against, ratio)
-    for count in STEPS[1:]
-    for against, ratio in (("kafka", 1.0), ("ceiling", 0.75))
+SINGLE = (Goal("requests_per_s", "kafka", 7.0), Goal("requests_per_s", "ceiling", 0.7))
+MANY = (
+    *(
+        Goal(f"requests_per_s_{count}", against, ratio)
+        for count, to_kafka in zip(STEPS, (7.0, 2.5, 1.6, 1.5), strict=True)
+        for against, ratio in (("kafka", to_kafka), ("ceiling", 0.75))
+    ),
+    Goal("cpu_us_100", "kafka", 0.5),
+    Goal("cpu_us_1000", "kafka", 0.5),
 )
 JAVA = (Goal("mb_per_s", "kafka", 1.2), Goal("cpu_s_per_gb", "kafka", 0.5))
 LATENCY = (Goal("p50_ms", "kafka", 0.7), Goal("p99_ms", "kafka", 0.7))
@@ -333,6 +337,7 @@ def start_benches() -> list[Bench]:
             targets=BROKERS,
             started=False,
             cold="starts are measured",
+            goals=(Goal("start_after_killed_s", "kafka", 0.5), Goal("start_after_killed_s", LIMIT, 6)),
             rounds=1,
             warmup=0,
         ),

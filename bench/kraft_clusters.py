@@ -44,7 +44,7 @@ def kraft_benches() -> list[Bench]:
             "kraft-produce-{}",
             "from the page caches, KRaft",
             {**PAGE_CACHE, **REPLICATED},
-            (Goal("mb_per_s", "kafka", 1.5),),
+            (Goal("mb_per_s", "kafka", 1.7), Goal("cpu_s_per_gb", "kafka", 0.5)),
             kraft=True,
         ),
         Bench(

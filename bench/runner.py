@@ -23,6 +23,8 @@ class Plan:
     rounds: int
     warmup: int = 1
     properties: Mapping[str, str] = field(default_factory=dict)
+    pythons: Mapping[str, Path] = field(default_factory=dict)
+    """Additional targets: Barnabas on these interpreters, by the name of the target."""
 
     def warmup_of(self, bench: Bench) -> int:
         return self.warmup if bench.warmup is None else bench.warmup
@@ -43,6 +45,8 @@ def run_bench(bench: Bench, names: Sequence[str], plan: Plan) -> BenchResult:
     """Run the warm-up rounds, then the rounds that count. Targets that the bench does not have are left out."""
     result = BenchResult(bench)
     chosen = [name for name in names if name in bench.targets]
+    if "barnabas" in chosen and bench.brokers == 1 and not bench.doors:
+        chosen += plan.pythons
     with compiled_once(plan.folder):
         if bench.started:
             _run_side_by_side(result, chosen, plan)
@@ -62,6 +66,7 @@ def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
         properties=properties,
         kafka_properties=bench.kafka_properties,
         doors=bench.doors,
+        python=plan.pythons.get(name),
     )
 
 

@@ -293,8 +293,11 @@ def make_target(
     kafka_properties: Mapping[str, str] | None = None,
     kraft: bool = False,
     doors: bool = False,
+    python: Path | None = None,
 ) -> Target:
     """Return a target: `barnabas`, `kafka` (1 GB of heap), `ceiling` or `sink`. `properties` are for both brokers.
+
+    With `python` the target is Barnabas on this interpreter, with any name.
 
     With several `brokers` the target is a cluster of this size, with ZooKeeper or, with `kraft`, with Kafka's
     controllers. With `doors` it is one broker that also has TLS and SASL listeners.
@@ -302,6 +305,8 @@ def make_target(
     merged = {**COMMON_PROPERTIES, **(properties or {})}
     if name == "kafka":
         merged = {**KAFKA_PROPERTIES, **merged, **(kafka_properties or {})}
+    if python:
+        return BrokerTarget(name, BarnabasServer(folder / name, properties=merged, python=python))
     if doors:
         return _with_doors(name, folder / name, merged)
     if kraft:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from tests.server_process import BrokerProcess
 
+MODULE = ("-m", "barnabas.tools.cli", "start")
+
 
 def start_command() -> list[str]:
     """The command that takes a server.properties; `$BARNABAS_START` replaces it (for a build elsewhere)."""
     replaced = os.environ.get("BARNABAS_START")
     if replaced:
         return shlex.split(replaced)
-    return [sys.executable, "-m", "barnabas.tools.cli", "start"]
+    return [sys.executable, *MODULE]
 
 
 def cli_command(*words: str) -> list[str]:
@@ -23,7 +25,8 @@ def cli_command(*words: str) -> list[str]:
 
 
 class BarnabasServer(BrokerProcess):
-    """One Barnabas. `settings` is a server.properties to start with as it is, `port` the one that it names."""
+    """One Barnabas. `settings` is a server.properties to start with as it is, `port` the one that it names. `python` is
+    an interpreter that has Barnabas installed, instead of the interpreter of the tests."""
 
     def __init__(
         self,
@@ -32,13 +35,16 @@ class BarnabasServer(BrokerProcess):
         properties: Mapping[str, str] | None = None,
         settings: Path | None = None,
         port: int | None = None,
+        python: Path | None = None,
     ) -> None:
         super().__init__(folder, port=port, properties=properties)
         self._settings = settings
+        self._python = python
 
     def command(self) -> list[str]:
         """`barnabas start` with the settings."""
-        return [*start_command(), str(self._settings or self._write_settings())]
+        start = [str(self._python), *MODULE] if self._python else start_command()
+        return [*start, str(self._settings or self._write_settings())]
 
     def _write_settings(self) -> Path:
         listener = f"PLAINTEXT://127.0.0.1:{self.port}"

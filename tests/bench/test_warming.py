@@ -1,5 +1,8 @@
 """A rival is compared when it is warm: its figures do not get better any more, or else a reader is told."""
 
+import argparse
+import platform
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from bench import runner
+from bench.__main__ import python_target
 from bench.bench import BROKERS, LIMIT, RIVAL, STEPS, Bench, Figures, Goal, Run
 from bench.catalogue import BENCHES
 from bench.compaction import MAX_WARM_PASSES, DirtyBroker, warm_up
@@ -183,6 +187,26 @@ def test_a_reader_sees_that_a_rival_was_not_warm(
     write_json(tmp_path / "again.json", [replace(result, warmth=None)], {})
     [again] = read_json([tmp_path / "run.json", tmp_path / "again.json"], {"one": result.bench})
     assert again.warmth is None, "the later run says nothing of it"
+
+
+@pytest.mark.usefixtures("idle")
+def test_a_bench_of_one_broker_has_a_column_for_each_interpreter(tmp_path: Path) -> None:
+    name, path = python_target(sys.executable)
+    assert name == f"barnabas-{platform.python_version()}"
+    plan = Plan(tmp_path, 1, rounds=1, pythons={name: path})
+    result = run_bench(rising_until(3), BROKERS, plan)
+    assert result.header() == ["figure", *BROKERS, name, "barnabas ÷ kafka", f"barnabas ÷ {name}"]
+    assert set(run_bench(rising_until(3), ["kafka"], plan).rounds) == {"kafka"}
+    assert set(run_bench(replace(rising_until(3), brokers=3), BROKERS, plan).rounds) == set(BROKERS)
+
+
+def test_an_interpreter_without_barnabas_is_rejected(tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    for path in (bare, tmp_path / "absent"):
+        with pytest.raises(argparse.ArgumentTypeError, match="Barnabas installed"):
+            python_target(str(path))
 
 
 @pytest.mark.usefixtures("idle")
