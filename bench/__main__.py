@@ -21,7 +21,7 @@ from bench.report import BenchResult, print_result, read_json, write_json
 from bench.runner import Plan, run_bench
 from bench.warming import MAX_WARMUP_S, MAX_WARMUPS
 
-AT_LEAST = (
+WARMUP_HELP = (
     "minimum number of warm-up rounds, which do not count; more are run until Kafka's figures stop improving "
     f"(at most {MAX_WARMUPS}, and none begins after {MAX_WARMUP_S:g} seconds); 0 disables the warm-up"
 )
@@ -55,7 +55,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--targets", default=",".join(PACED), type=known_targets, help="targets, in this order")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one load in seconds")
     parser.add_argument("--rounds", type=int, default=3, help="number of rounds that count")
-    parser.add_argument("--warmup", type=int, default=1, help=AT_LEAST)
+    parser.add_argument("--warmup", type=int, default=1, help=WARMUP_HELP)
     parser.add_argument(
         "--python",
         type=python_target,
@@ -86,7 +86,7 @@ def measured(options: argparse.Namespace) -> list[BenchResult]:
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
     properties = dict(entry.split("=", 1) for entry in options.property)
     plan = Plan(folder, options.seconds, options.rounds, options.warmup, properties, dict(options.python))
-    asked = {"seconds": options.seconds, "rounds": options.rounds, "warmup": options.warmup}
+    settings = {"seconds": options.seconds, "rounds": options.rounds, "warmup": options.warmup}
     results: list[BenchResult] = []
     try:
         for bench in chosen(options.benches):
@@ -95,7 +95,7 @@ def measured(options: argparse.Namespace) -> list[BenchResult]:
                 print_result(result)
                 results.append(result)
             if options.json:
-                write_json(options.json, results, asked)
+                write_json(options.json, results, settings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return results

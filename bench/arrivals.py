@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from barnabas.arrow.connection import BlockingConnection
 from barnabas.clients.security import security_of
 
-AT_ONCE = 4
+THREADS = 4
 
 
 def arrivals(bootstrap: str, settings: dict[str, str], seconds: float) -> dict[str, float]:
@@ -21,7 +21,7 @@ def arrivals(bootstrap: str, settings: dict[str, str], seconds: float) -> dict[s
     security = security_of(settings)
     end = time.perf_counter() + seconds
 
-    def come_and_go(_: int) -> int:
+    def connect_repeatedly(_: int) -> int:
         count = 0
         while time.perf_counter() < end:
             BlockingConnection((host, int(port)), security, 30).close()
@@ -29,6 +29,6 @@ def arrivals(bootstrap: str, settings: dict[str, str], seconds: float) -> dict[s
         return count
 
     begin = time.perf_counter()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        count = sum(pool.map(come_and_go, range(AT_ONCE)))
+    with ThreadPoolExecutor(THREADS) as pool:
+        count = sum(pool.map(connect_repeatedly, range(THREADS)))
     return {"arrivals": count, "arrivals_per_s": count / (time.perf_counter() - begin)}

@@ -34,7 +34,7 @@ READERS = {
     "confluent": "confluent-kafka",
     "kafka-python": "kafka-python",
 }
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 SLOW_SHARE = 10
 """kafka-python reads the number of records divided by this."""
 
@@ -57,7 +57,7 @@ def fill(bootstrap: str, topic: str, rows: int, size: int, partitions: int) -> N
                 break
             except BufferError:
                 producer.poll(0.05)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
 
 
 def table_of(columns: dict[str, list[Any]]) -> pa.Table:
@@ -65,14 +65,14 @@ def table_of(columns: dict[str, list[Any]]) -> pa.Table:
     return pa.table({name: pa.array(values, kinds.get(name)) for name, values in columns.items()})
 
 
-def by_confluent(bootstrap: str, topic: str, rows: int, partitions: int) -> pa.Table:
+def read_with_confluent(bootstrap: str, topic: str, rows: int, partitions: int) -> pa.Table:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
     consumer = Consumer({**settings, "fetch.max.bytes": 50 << 20, "max.partition.fetch.bytes": 8 << 20})
     consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    found, deadline = 0, time.perf_counter() + PATIENCE_S
+    found, deadline = 0, time.perf_counter() + TIMEOUT_S
     while found < rows:
         assert time.perf_counter() < deadline, f"confluent-kafka has {found} of {rows} records"
         messages = consumer.consume(100_000, 0.05)
@@ -87,14 +87,14 @@ def by_confluent(bootstrap: str, topic: str, rows: int, partitions: int) -> pa.T
     return table_of(columns)
 
 
-def by_kafka_python(bootstrap: str, topic: str, rows: int, partitions: int) -> pa.Table:
+def read_with_kafka_python(bootstrap: str, topic: str, rows: int, partitions: int) -> pa.Table:
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, max_partition_fetch_bytes=8 << 20)
     consumer.assign([TopicPartition(topic, index) for index in range(partitions)])
     consumer.seek_to_beginning()
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    found, deadline = 0, time.perf_counter() + PATIENCE_S
+    found, deadline = 0, time.perf_counter() + TIMEOUT_S
     while found < rows:
         assert time.perf_counter() < deadline, f"kafka-python has {found} of {rows} records"
         for messages in consumer.poll(timeout_ms=50, max_records=100_000).values():
@@ -117,12 +117,12 @@ def timed(read: Callable[[], pa.Table], rows: int) -> float:
 def measure(server: BarnabasServer, topic: str, rows: int, partitions: int, rounds: int) -> dict[str, list[float]]:
     """Run every reader in every round, and return their rates. The first round does not count."""
     bootstrap = server.bootstrap
-    few = rows // SLOW_SHARE
+    slow_rows = rows // SLOW_SHARE
     readers: dict[str, tuple[Callable[[], pa.Table], int]] = {
         "topic": (lambda: read_topic(bootstrap, topic, columns=COLUMNS).to_table(), rows),
         "folder": (lambda: read_folder(str(server.log_dir), topics=topic, columns=COLUMNS).to_table(), rows),
-        "confluent": (lambda: by_confluent(bootstrap, topic, rows, partitions), rows),
-        "kafka-python": (lambda: by_kafka_python(bootstrap, topic, few, partitions), few),
+        "confluent": (lambda: read_with_confluent(bootstrap, topic, rows, partitions), rows),
+        "kafka-python": (lambda: read_with_kafka_python(bootstrap, topic, slow_rows, partitions), slow_rows),
     }
     found: dict[str, list[float]] = {name: [] for name in readers}
     for number in range(rounds + 1):
@@ -133,9 +133,9 @@ def measure(server: BarnabasServer, topic: str, rows: int, partitions: int, roun
     return found
 
 
-def ratio(ours: list[float], theirs: list[float]) -> str:
+def ratio(rates: list[float], base: list[float]) -> str:
     """Return the median, the smallest and the largest ratio of the rounds."""
-    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    ratios = [a / b for a, b in zip(rates, base, strict=True)]
     return f"{statistics.median(ratios):.1f} ({min(ratios):.1f}–{max(ratios):.1f})"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bench.targets import Target
-from bench.warming import Warmth
+from bench.warming import WarmUpResult
 
 Figures = dict[str, float]
 ALL = ("barnabas", "kafka", "ceiling")
@@ -27,7 +27,7 @@ class Run:
     seconds: float
     number: int
     state: dict[str, float] = field(default_factory=dict)
-    warmth: Warmth | None = None
+    warm_up: WarmUpResult | None = None
     """Set by a bench that starts its servers itself and warms them up in each round."""
 
     def topic(self, name: str) -> str:
@@ -67,7 +67,7 @@ class Bench:
     """Whether a cluster has Apache Kafka's KRaft controllers instead of ZooKeeper."""
     properties: Mapping[str, str] = field(default_factory=dict)
     kafka_properties: Mapping[str, str] = field(default_factory=dict)
-    doors: bool = False
+    secured: bool = False
     """Whether the brokers have TLS and SASL listeners in addition to the plain one."""
     started: bool = True
     rounds: int | None = None
@@ -81,7 +81,7 @@ class Bench:
     def warming_figures(self) -> dict[str, str]:
         """Return the figures of the rival that must stop improving before a round counts.
 
-        The default is every figure with a goal against the rival, or the first figure if there is no such goal. The
+        The default is every figure with a goal against the rival, or the first figure without such a goal. The
         result is empty if the rival is not a target or the bench is `cold`.
         """
         if RIVAL not in self.targets or self.cold:

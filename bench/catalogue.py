@@ -33,8 +33,8 @@ from bench.requests import (
     measure_partitions,
     measure_single,
     measure_topics,
+    measure_waiting_fetches,
     prepare_latency,
-    woken_with,
 )
 from bench.secured import secured_benches
 from bench.share_groups import share_benches
@@ -42,11 +42,11 @@ from bench.starting import measure_start, measure_start_again
 from bench.throughput import fetch_with, librdkafka_bench, prepare_fetch, produce_bench, replay_bench
 from bench.transactions import transaction_benches
 
-PLAIN = (Goal("mb_per_s", "kafka", 1.4), Goal("mb_per_s", "ceiling", 0.9))
-WIDE = (Goal("mb_per_s", "kafka", 1.2),)
-FETCHED = (Goal("mb_per_s", "kafka", 1.0), Goal("cpu_s_per_gb", "kafka", 0.8), Goal("mb_per_s", "ceiling", 0.9))
-SINGLE = (Goal("requests_per_s", "kafka", 7.0), Goal("requests_per_s", "ceiling", 0.7))
-MANY = (
+PRODUCE_GOALS = (Goal("mb_per_s", "kafka", 1.4), Goal("mb_per_s", "ceiling", 0.9))
+COMPRESSED_GOALS = (Goal("mb_per_s", "kafka", 1.2),)
+FETCH_GOALS = (Goal("mb_per_s", "kafka", 1.0), Goal("cpu_s_per_gb", "kafka", 0.8), Goal("mb_per_s", "ceiling", 0.9))
+SINGLE_REQUEST_GOALS = (Goal("requests_per_s", "kafka", 7.0), Goal("requests_per_s", "ceiling", 0.7))
+CONNECTION_GOALS = (
     *(
         Goal(f"requests_per_s_{count}", against, ratio)
         for count, to_kafka in zip(STEPS, (7.0, 2.5, 1.6, 1.5), strict=True)
@@ -55,12 +55,12 @@ MANY = (
     Goal("cpu_us_100", "kafka", 0.5),
     Goal("cpu_us_1000", "kafka", 0.5),
 )
-JAVA = (Goal("mb_per_s", "kafka", 1.2), Goal("cpu_s_per_gb", "kafka", 0.5))
-LATENCY = (Goal("p50_ms", "kafka", 0.7), Goal("p99_ms", "kafka", 0.7))
-START = (Goal("first_ack_s", "kafka", 0.1), Goal("idle_mb", "kafka", 0.12))
+JAVA_GOALS = (Goal("mb_per_s", "kafka", 1.2), Goal("cpu_s_per_gb", "kafka", 0.5))
+LATENCY_GOALS = (Goal("p50_ms", "kafka", 0.7), Goal("p99_ms", "kafka", 0.7))
+START_GOALS = (Goal("first_ack_s", "kafka", 0.1), Goal("idle_mb", "kafka", 0.12))
 
-MEANWHILE = {"produce_p99_ms_calm": "lower", "produce_p99_ms": "lower", "produce_p99_ratio": "lower"}
-UNDISTURBED = Goal("produce_p99_ratio", LIMIT, 1.5)
+PRODUCE_LATENCIES = {"produce_p99_ms_calm": "lower", "produce_p99_ms": "lower", "produce_p99_ratio": "lower"}
+PRODUCE_LATENCY_GOAL = Goal("produce_p99_ratio", LIMIT, 1.5)
 
 GROWTH = {f"cpu_us_{count}": "lower" for count in STEPS}
 REQUESTS = {"requests_per_s": "higher", "cpu_us_per_request": "lower"}
@@ -72,13 +72,16 @@ SYNC_EACH_APPEND = {"log.flush.interval.messages": "1"}
 
 def throughput_benches() -> list[Bench]:
     """Return the produce and fetch benches with librdkafka and with prepared batches."""
-    made = [
+    benches = [
         librdkafka_bench(
-            f"produce-{short}", f"{words} records, one partition, acks 1, no compression", size=size, goals=PLAIN
+            f"produce-{short}",
+            f"{words} records, one partition, acks 1, no compression",
+            size=size,
+            goals=PRODUCE_GOALS,
         )
         for size, short, words in SIZES
     ]
-    made += [
+    benches += [
         replay_bench(
             f"replay-{short}",
             f"{words} records, one partition, acks 1, no compression, in batches of 0.9 MB made beforehand",
@@ -87,13 +90,13 @@ def throughput_benches() -> list[Bench]:
             partitions=1,
             batch_bytes=900_000,
             batches=1,
-            goals=PLAIN,
+            goals=PRODUCE_GOALS,
         )
         for size, short, words in SIZES
     ]
     for codec in ("zstd", "lz4"):
         for size, short, words in SIZES:
-            made += compressed_benches(codec, size, short, words)
+            benches += compressed_benches(codec, size, short, words)
     fetches = (
         (
             "fetch-1k",
@@ -107,14 +110,20 @@ def throughput_benches() -> list[Bench]:
         ),
     )
     for name, about, measure in fetches:
-        made.append(Bench(name, about, THROUGHPUT, measure, prepare_fetch, goals=FETCHED))
-    return made
+        benches.append(Bench(name, about, THROUGHPUT, measure, prepare_fetch, goals=FETCH_GOALS))
+    return benches
 
 
 def compressed_benches(codec: str, size: int, short: str, words: str) -> list[Bench]:
     """Return benches of 32 partitions: compressed by librdkafka during the run, or in batches built in advance."""
     about = f"{words} text records, 32 partitions, {codec}"
-    same: dict[str, Any] = {"size": size, "partitions": 32, "codec": codec, "targets": BROKERS, "goals": WIDE}
+    same: dict[str, Any] = {
+        "size": size,
+        "partitions": 32,
+        "codec": codec,
+        "targets": BROKERS,
+        "goals": COMPRESSED_GOALS,
+    }
     return [
         librdkafka_bench(f"produce-{short}-32-{codec}", f"{about}, compressed by librdkafka during the run", **same),
         replay_bench(
@@ -142,7 +151,7 @@ def java_benches() -> list[Bench]:
             f"kafka-producer-perf-test: {words} records, one partition, acks 1",
             size=size,
             driver="java-produce",
-            goals=(*PLAIN, *JAVA[1:]),
+            goals=(*PRODUCE_GOALS, *JAVA_GOALS[1:]),
         )
         for size, short, words in SIZES
     ]
@@ -155,7 +164,7 @@ def java_benches() -> list[Bench]:
             partitions=32,
             options={"codec": codec},
             targets=PACED,
-            goals=(*JAVA, Goal("cpu_s_per_gb", "ceiling", 1.25)),
+            goals=(*JAVA_GOALS, Goal("cpu_s_per_gb", "ceiling", 1.25)),
         )
         for codec in ("zstd", "lz4")
         for size, short, words in SIZES
@@ -169,7 +178,7 @@ def java_benches() -> list[Bench]:
             THROUGHPUT,
             fetch_with("java-consume", size=1000),
             prepare_fetch,
-            goals=JAVA,
+            goals=JAVA_GOALS,
         ),
     ]
 
@@ -213,7 +222,7 @@ def request_benches() -> list[Bench]:
             "produce requests of one 100-byte record, 64 in flight on one connection, acks 1",
             REQUESTS,
             measure_single,
-            goals=SINGLE,
+            goals=SINGLE_REQUEST_GOALS,
         ),
         Bench(
             "metrics-cost",
@@ -230,17 +239,17 @@ def request_benches() -> list[Bench]:
             {"p50_ms": "lower", "p99_ms": "lower", "p999_ms": "lower"},
             measure_latency,
             prepare_latency,
-            goals=LATENCY,
+            goals=LATENCY_GOALS,
         ),
         Bench(
             "connections",
             "single-record requests per second over 1, 10, 100 and 1000 connections, 64 (or one each) in flight",
             {f"requests_per_s_{count}": "higher" for count in STEPS} | GROWTH,
             measure_connections,
-            goals=MANY,
+            goals=CONNECTION_GOALS,
             warm_by=tuple(f"requests_per_s_{count}" for count in STEPS),
         ),
-        *woken_benches(),
+        *waiting_fetch_benches(),
         Bench(
             "connections-idempotent",
             "single-record requests per second of 1, 10, 100 and 1000 idempotent producers with one connection each",
@@ -259,7 +268,7 @@ def request_benches() -> list[Bench]:
     ]
 
 
-def woken_benches() -> list[Bench]:
+def waiting_fetch_benches() -> list[Bench]:
     """Return the benches of consumers with fetch sessions that wait for the next record."""
     return [
         Bench(
@@ -274,7 +283,7 @@ def woken_benches() -> list[Bench]:
                     (f"cpu_us_{count}", "lower"),
                 )
             },
-            woken_with(partitions),
+            measure_waiting_fetches(partitions),
             targets=BROKERS,
             goals=tuple(
                 goal
@@ -321,7 +330,7 @@ def start_benches() -> list[Bench]:
             properties={"auto.create.topics.enable": "true"},
             started=False,
             cold="a start is measured",
-            goals=START,
+            goals=START_GOALS,
         ),
         Bench(
             "start-10000",
@@ -388,13 +397,13 @@ def _heartbeat_bench(
             "heartbeats_per_s": "higher",
             "cpu_percent": "lower",
             "cpu_us_per_heartbeat": "lower",
-            **MEANWHILE,
+            **PRODUCE_LATENCIES,
         },
         measure,
         prepare,
         targets=BROKERS,
         properties=properties,
-        goals=(Goal("cpu_percent", LIMIT, 30), UNDISTURBED),
+        goals=(Goal("cpu_percent", LIMIT, 30), PRODUCE_LATENCY_GOAL),
         warm_by=("entered_s", "cpu_us_per_heartbeat"),
     )
 
@@ -416,37 +425,37 @@ def modern_group_benches() -> list[Bench]:
 
 def group_benches() -> list[Bench]:
     """Return the benches of many members, many groups and many offsets."""
-    as_by_default = {"group.initial.rebalance.delay.ms": "3000"}
+    default_delay = {"group.initial.rebalance.delay.ms": "3000"}
     return [
         Bench(
             "group-joins",
             "1000 new groups of five members that join together, with an initial delay of three seconds",
-            {"joined_s": "lower", "cpu_s": "lower", **MEANWHILE},
+            {"joined_s": "lower", "cpu_s": "lower", **PRODUCE_LATENCIES},
             measure_joins,
             prepare_groups,
             targets=BROKERS,
-            properties=as_by_default,
-            goals=(Goal("joined_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            properties=default_delay,
+            goals=(Goal("joined_s", LIMIT, 2 * HEARTBEAT_S), PRODUCE_LATENCY_GOAL),
             warm_by=("joined_s", "cpu_s"),
         ),
         Bench(
             "group-rebalance",
             "rebalances of a group of 1000 members that beat every three seconds; they run at idle priority",
-            {"rebalance_s": "lower", "cpu_s_per_rebalance": "lower", **MEANWHILE},
+            {"rebalance_s": "lower", "cpu_s_per_rebalance": "lower", **PRODUCE_LATENCIES},
             measure_rebalance,
             prepare_groups,
             targets=BROKERS,
-            goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), PRODUCE_LATENCY_GOAL),
             warm_by=("rebalance_s", "cpu_s_per_rebalance"),
         ),
         Bench(
             "group-rebalances",
             "rebalances of 1000 groups of five together, heartbeats every three seconds; they run at idle priority",
-            {"rebalance_s": "lower", "cpu_s_per_rebalance": "lower", **MEANWHILE},
+            {"rebalance_s": "lower", "cpu_s_per_rebalance": "lower", **PRODUCE_LATENCIES},
             measure_rebalances,
             prepare_groups,
             targets=BROKERS,
-            goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), PRODUCE_LATENCY_GOAL),
             warm_by=("rebalance_s", "cpu_s_per_rebalance"),
         ),
         _heartbeat_bench(
@@ -454,16 +463,16 @@ def group_benches() -> list[Bench]:
             "heartbeats of 5000 members in 1000 groups, one every three seconds each; the members run at idle priority",
             measure_heartbeats,
             prepare_groups,
-            as_by_default,
+            default_delay,
         ),
         Bench(
             "group-restart",
             "a restart with 100 000 committed offsets, until all can be read",
-            {"load_s": "lower", "start_s": "lower", **MEANWHILE},
+            {"load_s": "lower", "start_s": "lower", **PRODUCE_LATENCIES},
             measure_restart,
             prepare_groups,
             targets=BROKERS,
-            goals=(Goal("load_s", LIMIT, 2), UNDISTURBED),
+            goals=(Goal("load_s", LIMIT, 2), PRODUCE_LATENCY_GOAL),
             cold="each round restarts it, and the time that it takes to load is measured",
         ),
     ]

@@ -89,9 +89,9 @@ class PartitionFile:
         self.size += end
         self.unindexed += end
         if self.waiting:
-            woken, self.waiting = self.waiting, []
-            for wake in woken:
-                wake()
+            callbacks, self.waiting = self.waiting, []
+            for callback in callbacks:
+                callback()
         return first
 
     def read(self, offset: int, limit: int) -> bytes:

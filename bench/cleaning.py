@@ -89,7 +89,7 @@ def clean_once(job: CleanJob, *, use_native: bool) -> tuple[PassFinished, float,
     return last, seconds, cpu_seconds
 
 
-def puts_a_second(keys: int, hash_name: str, *, use_native: bool) -> float:
+def puts_per_second(keys: int, hash_name: str, *, use_native: bool) -> float:
     """Return the rate of `put_many` with buffers of 5000 distinct 16-byte keys, which fill the map to two thirds."""
     offset_map = new_offset_map(keys * 36 if hash_name == "MD5" else keys * 96, hash_name, use_native=use_native)
     seconds = 0.0
@@ -134,7 +134,7 @@ def main() -> None:
                 f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB resident"
             )
     for hash_name in (options.hash,) if options.hash == "exact" else (options.hash, "exact"):
-        rate = puts_a_second(20_000 if options.plain else 2_000_000, hash_name, use_native=not options.plain)
+        rate = puts_per_second(20_000 if options.plain else 2_000_000, hash_name, use_native=not options.plain)
         print(f"{hash_name} map: {rate / 1e6:.2f} million puts/s")
     if not options.keep:
         shutil.rmtree(folder)

@@ -10,7 +10,7 @@ from bench import load
 from bench.bench import BROKERS, THROUGHPUT, Bench, Figures, Goal, Run
 from bench.process import resident_mb
 from bench.starting import IDLE_S
-from bench.targets import PATIENCE_S, BrokerTarget, ClusterTarget
+from bench.targets import TIMEOUT_S, BrokerTarget, ClusterTarget
 from bench.throughput import librdkafka_bench
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import PartitionMetadata
@@ -22,11 +22,11 @@ from tests.server_process import wait_until
 
 SIZE = 3
 COPIED_BYTES = 600_000_000
-LED_BY_EACH = 1000
-WIDTHS = (1000, 10_000)
+LEADERS_PER_BROKER = 1000
+PARTITION_COUNTS = (1000, 10_000)
 """Partitions with three replicas, of which each broker leads a third."""
 LATENCY_RATE = 500
-WIDE = "wide"
+TOPIC = "wide"
 
 PAGE_CACHE = {"acks.all.durability": "page-cache"}
 # ZooKeeper removes a killed broker at the end of its session; the measurement begins then.
@@ -38,10 +38,14 @@ def cluster_benches() -> list[Bench]:
 
     Apache Kafka acknowledges from the page cache. Barnabas does so in the benches whose description mentions it.
     """
-    return [*_loads(), *_losses(), *(bench for width in WIDTHS for bench in _widths(width))]
+    return [
+        *_load_benches(),
+        *_failure_benches(),
+        *(bench for partitions in PARTITION_COUNTS for bench in _partition_benches(partitions)),
+    ]
 
 
-def _loads() -> list[Bench]:
+def _load_benches() -> list[Bench]:
     return [
         *produce_benches("cluster-produce-{}", "from the page caches", PAGE_CACHE, (Goal("mb_per_s", "kafka", 1.5),)),
         *produce_benches("cluster-produce-{}-disk", "once on the leader's disk (Kafka: from the page caches)", {}, ()),
@@ -91,7 +95,7 @@ def produce_benches(
     ]
 
 
-def _losses() -> list[Bench]:
+def _failure_benches() -> list[Bench]:
     return [
         Bench(
             "cluster-catch-up",
@@ -107,10 +111,11 @@ def _losses() -> list[Bench]:
         ),
         Bench(
             "cluster-failover",
-            f"kill -9 of a broker that leads {LED_BY_EACH} partitions, from the end of its session until others lead",
+            f"kill -9 of a broker that leads {LEADERS_PER_BROKER} partitions, from the end of its session until others "
+            "lead",
             {"failover_s": "lower"},
             measure_failover,
-            partial(prepare_width, width=LED_BY_EACH * SIZE),
+            partial(prepare_partitions, partitions=LEADERS_PER_BROKER * SIZE),
             brokers=SIZE,
             targets=BROKERS,
             properties=SHORT_SESSION,
@@ -119,14 +124,14 @@ def _losses() -> list[Bench]:
     ]
 
 
-def _widths(width: int) -> list[Bench]:
+def _partition_benches(partitions: int) -> list[Bench]:
     return [
         Bench(
-            f"cluster-restart-{width}",
-            f"{width} partitions with 3 replicas: a broker stops, starts, is in sync; the same after kill -9",
+            f"cluster-restart-{partitions}",
+            f"{partitions} partitions with 3 replicas: a broker stops, starts, is in sync; the same after kill -9",
             {"stop_s": "lower", "start_s": "lower", "start_killed_s": "lower"},
             measure_restart,
-            partial(prepare_width, width=width),
+            partial(prepare_partitions, partitions=partitions),
             brokers=SIZE,
             targets=BROKERS,
             properties=SHORT_SESSION,
@@ -135,11 +140,11 @@ def _widths(width: int) -> list[Bench]:
             warmup=0,
         ),
         Bench(
-            f"cluster-controller-{width}",
-            f"kill -9 of the controller of {width} partitions, from the end of its session until others lead",
+            f"cluster-controller-{partitions}",
+            f"kill -9 of the controller of {partitions} partitions, from the end of its session until others lead",
             {"failover_s": "lower"},
             measure_controller_failover,
-            partial(prepare_width, width=width),
+            partial(prepare_partitions, partitions=partitions),
             brokers=SIZE,
             targets=BROKERS,
             properties=SHORT_SESSION,
@@ -174,7 +179,7 @@ def prepare_catch_up(run: Run) -> None:
         bootstrap=run.target.bootstrap,
         topic="copied",
         size=1000,
-        seconds=PATIENCE_S,
+        seconds=TIMEOUT_S,
         partitions=3,
         max_records=COPIED_BYTES // 1000,
         config={"acks": -1, "linger.ms": 5},
@@ -185,21 +190,21 @@ def measure_catch_up(run: Run) -> Figures:
     target = cluster_of(run)
     victim = kill_last(target)
     shutil.rmtree(victim.log_dir)
-    victim.start(timeout_s=PATIENCE_S)
+    victim.start(timeout_s=TIMEOUT_S)
     begin = time.perf_counter()
     await_in_sync(target, "copied")
     return {"mb_per_s": COPIED_BYTES / (time.perf_counter() - begin) / 1e6}
 
 
-def prepare_width(run: Run, width: int) -> None:
+def prepare_partitions(run: Run, partitions: int) -> None:
     """Create partitions whose replicas are all in sync."""
-    run.target.create_topic(WIDE, width)
-    await_in_sync(brokers_of(run), WIDE)
+    run.target.create_topic(TOPIC, partitions)
+    await_in_sync(brokers_of(run), TOPIC)
 
 
 def measure_failover(run: Run) -> Figures:
     """Kill the last broker. It is not the controller, because the first broker to start is the controller."""
-    return _failover(run, SIZE, last_is_gone)
+    return _failover(run, SIZE, has_last_session_ended)
 
 
 def measure_controller_failover(run: Run) -> Figures:
@@ -215,12 +220,12 @@ def _failover(run: Run, number: int, is_over: Callable[[KazooClient], bool]) -> 
     begin = time.perf_counter()
 
     def is_replaced() -> bool:
-        return all(partition.leader not in (number, -1) for partition in partitions_of(target, WIDE).values())
+        return all(partition.leader not in (number, -1) for partition in partitions_of(target, TOPIC).values())
 
-    wait_until(is_replaced, timeout_s=PATIENCE_S, what="other brokers lead")
+    wait_until(is_replaced, timeout_s=TIMEOUT_S, what="other brokers lead")
     elapsed = time.perf_counter() - begin
-    victim.start(timeout_s=PATIENCE_S)
-    await_in_sync(target, WIDE)
+    victim.start(timeout_s=TIMEOUT_S)
+    await_in_sync(target, TOPIC)
     target.admin().elect_leaders(ElectionType.PREFERRED, None).result()
     return {"failover_s": elapsed}
 
@@ -230,7 +235,7 @@ def measure_restart(run: Run) -> Figures:
     target, figures = cluster_of(run), Figures()
     victim = target.servers[-1]
     begin = time.perf_counter()
-    victim.stop(timeout_s=PATIENCE_S)
+    victim.stop(timeout_s=TIMEOUT_S)
     figures["stop_s"] = time.perf_counter() - begin
     figures["start_s"] = _until_in_sync(target, victim)
     victim = kill_last(target)
@@ -240,17 +245,17 @@ def measure_restart(run: Run) -> Figures:
 
 def _until_in_sync(target: ClusterTarget, victim: BarnabasServer | KafkaServer) -> float:
     begin = time.perf_counter()
-    victim.start(timeout_s=PATIENCE_S)
-    await_in_sync(target, WIDE)
+    victim.start(timeout_s=TIMEOUT_S)
+    await_in_sync(target, TOPIC)
     return time.perf_counter() - begin
 
 
 def kill_last(target: ClusterTarget) -> BarnabasServer | KafkaServer:
     """Kill the last broker, and return it once its session has ended: Apache Kafka cannot restart earlier."""
-    return kill(target, SIZE, last_is_gone)
+    return kill(target, SIZE, has_last_session_ended)
 
 
-def last_is_gone(client: KazooClient) -> bool:
+def has_last_session_ended(client: KazooClient) -> bool:
     """Return whether the last broker's session has ended."""
     return client.exists(f"/brokers/ids/{SIZE}") is None
 
@@ -303,4 +308,4 @@ def await_in_sync(target: BrokerTarget, topic: str, interval_s: float = 0.01) ->
         return bool(found) and all(len(partition.isrs) == SIZE for partition in found.values())
 
     what = f"all replicas of {topic} are in sync"
-    wait_until(is_in_sync, timeout_s=PATIENCE_S, what=what, interval_s=interval_s)
+    wait_until(is_in_sync, timeout_s=TIMEOUT_S, what=what, interval_s=interval_s)

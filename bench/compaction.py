@@ -20,10 +20,10 @@ from typing import Any
 
 from bench import load
 from bench.bench import BROKERS, LIMIT, Bench, Figures, Goal, Run
-from bench.cleaning import clean_once, dirty_batches, job_of, make_folder, puts_a_second
+from bench.cleaning import clean_once, dirty_batches, job_of, make_folder, puts_per_second
 from bench.process import cpu_seconds, peak_mb
 from bench.targets import BrokerTarget
-from bench.warming import Warmth, WarmUp
+from bench.warming import WarmUp, WarmUpResult
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from tests.barnabas_server import BarnabasServer
 from tests.cleaning.kafka_broker import NEVER_MS, cleaned_in
@@ -42,7 +42,7 @@ MEBIBYTE = 1 << 20
 PASS_S = 120.0
 MAX_WARM_PASSES = 5
 """Each pass cleans a separate copy of the log, which is created in advance and then occupies up to one gigabyte."""
-MAX_LOGS_A_SECOND = 1.3
+MAX_LOGS_PER_SECOND = 1.3
 """More logs of one gigabyte per second than any cleaner completes, so that cleaning lasts as long as the load."""
 PYTHON_BYTES = 8_000_000
 """The part of a log that the Python implementation cleans."""
@@ -69,7 +69,7 @@ CASES = {
 """Bytes of a record, the percentage of records that a later record replaces, megabytes of the log."""
 
 
-FORMS = {"mb_per_s": "higher", "peak_mb": "lower", "p50_ms": "lower", "p99_ms": "lower"}
+WORKER_FIGURES = {"mb_per_s": "higher", "peak_mb": "lower", "p50_ms": "lower", "p99_ms": "lower"}
 
 
 def dirty_folder(case: str) -> Path:
@@ -117,7 +117,7 @@ class DirtyBroker:
         for topic in topics:
             self._replace(self.server.log_dir / f"{topic}-0", dirty)
         self.server.start(timeout_s=180)
-        wait_until(lambda: self._lead(topics), timeout_s=60, what=f"leaders of {topics}", interval_s=0.1)
+        wait_until(lambda: self._have_leaders(topics), timeout_s=60, what=f"leaders of {topics}", interval_s=0.1)
         os.sync()
 
     def create(self, topics: Sequence[str], config: Mapping[str, str]) -> None:
@@ -137,11 +137,11 @@ class DirtyBroker:
             _link(path, folder / path.name)
         shutil.copy2(active, folder / active.name)
 
-    def _lead(self, topics: Sequence[str]) -> bool:
+    def _have_leaders(self, topics: Sequence[str]) -> bool:
         known = self._admin().list_topics(timeout=20).topics
         return all(topic in known and known[topic].partitions[0].leader >= 0 for topic in topics)
 
-    def let_clean(self, topics: Sequence[str]) -> None:
+    def allow_cleaning(self, topics: Sequence[str]) -> None:
         """Allow the cleaner to clean these topics."""
         entry = ConfigEntry("min.compaction.lag.ms", "0", incremental_operation=AlterConfigOpType.SET)
         resources = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry]) for topic in topics]
@@ -151,7 +151,7 @@ class DirtyBroker:
 
     def clean(self, topic: str) -> float:
         """Let the cleaner clean a topic, and return the speed in bytes per second."""
-        self.let_clean([topic])
+        self.allow_cleaning([topic])
         wait_until(lambda: topic in self.speeds(), timeout_s=PASS_S, what=f"{topic} is clean", interval_s=0.05)
         return self.speeds()[topic]
 
@@ -211,7 +211,7 @@ def measure_cleaning(run: Run, case: str) -> Figures:
     copies = [f"warm-{number}" for number in range(MAX_WARM_PASSES)]
     try:
         broker.start([*copies, "measured"], dirty)
-        run.warmth = warm_up(broker, copies)
+        run.warm_up = warm_up(broker, copies)
         before = broker.cpu_seconds()
         speed = broker.clean("measured")
         spent = broker.cpu_seconds() - before
@@ -225,14 +225,14 @@ def measure_cleaning(run: Run, case: str) -> Figures:
         broker.server.kill()
 
 
-def warm_up(broker: DirtyBroker, copies: Sequence[str]) -> Warmth:
+def warm_up(broker: DirtyBroker, copies: Sequence[str]) -> WarmUpResult:
     """Clean copies until the speed no longer improves. The output of a pass is synced before the next pass."""
-    warming = WarmUp({"mb_per_s": FIGURES["mb_per_s"]}, least=1, most=len(copies))
+    warming = WarmUp({"mb_per_s": FIGURES["mb_per_s"]}, min_rounds=1, max_rounds=len(copies))
     remaining = iter(copies)
     while not warming.is_over():
         warming.add({"mb_per_s": broker.clean(next(remaining)) / 1e6})
         os.sync()
-    return warming.warmth()
+    return warming.result()
 
 
 def measure_worker(run: Run) -> Figures:
@@ -247,8 +247,8 @@ def measure_worker(run: Run) -> Figures:
     made = {
         "worker_peak_mb": peak,
         "worker_over_buffer_mb": peak - BUFFER_BYTES / 1e6,
-        "map_puts_per_s": puts_a_second(2_000_000, "MD5", use_native=True),
-        "map_puts_per_s_python": puts_a_second(20_000, "MD5", use_native=False),
+        "map_puts_per_s": puts_per_second(2_000_000, "MD5", use_native=True),
+        "map_puts_per_s_python": puts_per_second(20_000, "MD5", use_native=False),
     }
     for case in CASES:
         finished, seconds, _ = clean_once(beginning_of(job_of(dirty_folder(case))), use_native=False)
@@ -268,7 +268,7 @@ def beginning_of(job: CleanJob) -> CleanJob:
 
 def measure_disturbance(run: Run) -> Figures:
     """Measure 1000 single-record produce requests per second, without and during compaction of one-gigabyte logs."""
-    big = [f"big-{number}" for number in range(2 + int(MAX_LOGS_A_SECOND * run.seconds))]
+    big = [f"big-{number}" for number in range(2 + int(MAX_LOGS_PER_SECOND * run.seconds))]
     broker = _broker(run)
     try:
         broker.start(["warm", *big], dirty_folder("1k-10"))
@@ -276,17 +276,17 @@ def measure_disturbance(run: Run) -> Figures:
         bootstrap = broker.server.bootstrap
         broker.create(["latency"], {})
         load.run("latency", bootstrap=bootstrap, topic="latency", seconds=2)
-        alone = load.run("latency", bootstrap=bootstrap, topic="latency", seconds=run.seconds)
-        broker.let_clean(big)
-        beside = load.run("latency", bootstrap=bootstrap, topic="latency", seconds=run.seconds)
+        idle = load.run("latency", bootstrap=bootstrap, topic="latency", seconds=run.seconds)
+        broker.allow_cleaning(big)
+        busy = load.run("latency", bootstrap=bootstrap, topic="latency", seconds=run.seconds)
         assert not set(big) <= set(broker.speeds()), "the compaction ended before the load"
     finally:
         broker.server.kill()
     return {
-        "p99_ms": alone["p99_ms"],
-        "p99_ms_cleaning": beside["p99_ms"],
-        "p50_ms_cleaning": beside["p50_ms"],
-        "p99_ratio": beside["p99_ms"] / alone["p99_ms"],
+        "p99_ms": idle["p99_ms"],
+        "p99_ms_cleaning": busy["p99_ms"],
+        "p50_ms_cleaning": busy["p50_ms"],
+        "p99_ratio": busy["p99_ms"] / idle["p99_ms"],
     }
 
 
@@ -297,16 +297,16 @@ def measure_forms(run: Run) -> Figures:
     for form in ("process", "thread"):
         broker = DirtyBroker("barnabas", run.target.servers[0].folder / form, form=form)
         try:
-            broker.start(["warm", "measured", "beside"], dirty_folder("1k-10"))
+            broker.start(["warm", "measured", "busy"], dirty_folder("1k-10"))
             broker.clean("warm")
             figures[f"mb_per_s_{form}"] = broker.clean("measured") / 1e6
             peak = peak_mb(broker.server.pid)
             figures[f"peak_mb_{form}"] = peak + (peak_mb(broker.worker()) if form == "process" else 0)
             broker.create(["latency"], {})
             load.run("latency", bootstrap=broker.server.bootstrap, topic="latency", seconds=2)
-            broker.let_clean(["beside"])
-            beside = load.run("latency", bootstrap=broker.server.bootstrap, topic="latency", seconds=run.seconds)
-            figures[f"p50_ms_{form}"], figures[f"p99_ms_{form}"] = beside["p50_ms"], beside["p99_ms"]
+            broker.allow_cleaning(["busy"])
+            busy = load.run("latency", bootstrap=broker.server.bootstrap, topic="latency", seconds=run.seconds)
+            figures[f"p50_ms_{form}"], figures[f"p99_ms_{form}"] = busy["p50_ms"], busy["p99_ms"]
         finally:
             broker.server.kill()
     return figures
@@ -351,7 +351,7 @@ def compaction_benches() -> list[Bench]:
         Bench(
             "cleaning-forms",
             "compaction in a process and in a thread: speed, total memory, and 1000 requests per second during it",
-            {f"{figure}_{form}": better for form in ("process", "thread") for figure, better in FORMS.items()},
+            {f"{figure}_{form}": better for form in ("process", "thread") for figure, better in WORKER_FIGURES.items()},
             measure_forms,
             targets=("barnabas",),
             started=False,

@@ -9,20 +9,20 @@ import time
 from contextlib import ExitStack
 
 from bench.wire import (
-    Answers,
+    ResponseCounter,
     connect,
+    enable_arrival_timestamps,
     produce_request,
     read_frame,
-    received,
-    received_at,
+    receive,
+    receive_with_time,
+    send_until_accepted,
     session_fetch_request,
-    settle,
     small_batch,
-    stamp_arrivals,
 )
 
 WAIT_MS = 120_000
-_SESSION_AT = 4 + 4 + 4 + 2
+_SESSION_POSITION = 4 + 4 + 4 + 2
 """Position of the session id in a response: after size, correlation id, throttle time and error."""
 
 
@@ -41,15 +41,15 @@ class WaitingConsumer:
     def _fetch(self) -> None:
         self._connection.sendall(session_fetch_request(self._topic, self._index, self._offset, self._session, WAIT_MS))
 
-    def take(self, data: bytes, answer_size: int) -> bool:
+    def take(self, data: bytes, response_size: int) -> bool:
         """Add received bytes. Once the response with the next record is complete, send the next fetch, return True."""
         self._data += data
-        if len(self._data) < _SESSION_AT + 4:
+        if len(self._data) < _SESSION_POSITION + 4:
             return False
         size, _, _, error, session_id = struct.unpack_from(">iiihi", self._data)
-        if size != answer_size - 4 or len(self._data) > answer_size or error or not session_id:
+        if size != response_size - 4 or len(self._data) > response_size or error or not session_id:
             raise RuntimeError(f"not a response with one record: {self._data[:200]!r}")
-        if len(self._data) < answer_size:
+        if len(self._data) < response_size:
             return False
         self._data = b""
         self._offset += 1
@@ -65,26 +65,30 @@ class WaitingConsumer:
         read_frame(self._connection)
 
 
-def woken(bootstrap: str, topic: str, *, seconds: float, consumers: int, partitions: int = 1) -> dict[str, float]:
+def complete_waiting_fetches(
+    bootstrap: str, topic: str, *, seconds: float, consumers: int, partitions: int = 1
+) -> dict[str, float]:
     """Complete the waiting fetches of all consumers, again and again, once all of them wait for the next record.
 
     Return the fetches per second, and the milliseconds from sending the records until a response reaches a socket.
     """
     batch = small_batch()
     produce = produce_request(topic, [(index, batch) for index in range(partitions)])
-    answers = Answers(topic, partitions)
+    responses = ResponseCounter(topic, partitions)
     # After the session id: topics, name, partitions, the fields of a partition, and the records.
-    answer_size = _SESSION_AT + 4 + 4 + 2 + len(topic) + 4 + (4 + 2 + 8 + 8 + 8 + 4 + 4 + 4) + len(batch)
+    response_size = _SESSION_POSITION + 4 + 4 + 2 + len(topic) + 4 + (4 + 2 + 8 + 8 + 8 + 4 + 4 + 4) + len(batch)
     # One request for each partition: a request for all partitions is repeated while any partition has no leader, and
     # the other partitions would have more than one record before the first fetch.
-    settle(bootstrap, [produce_request(topic, [(index, batch)]) for index in range(partitions)], Answers(topic))
+    send_until_accepted(
+        bootstrap, [produce_request(topic, [(index, batch)]) for index in range(partitions)], ResponseCounter(topic)
+    )
     spent: list[float] = []
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         producer = stack.enter_context(connect(bootstrap))
         waiting = []
         for number in range(consumers):
             connection = stack.enter_context(connect(bootstrap))
-            stamp_arrivals(connection)
+            enable_arrival_timestamps(connection)
             waiting.append(WaitingConsumer(connection, topic, number % partitions, 1))
             selector.register(connection, selectors.EVENT_READ, waiting[-1])
         begin = time.perf_counter()
@@ -94,13 +98,13 @@ def woken(bootstrap: str, topic: str, *, seconds: float, consumers: int, partiti
             while left:
                 for key, _ in selector.select(1):
                     assert isinstance(key.fileobj, socket.socket)
-                    data, arrived = received_at(key.fileobj)
-                    if key.data.take(data, answer_size):
+                    data, arrived = receive_with_time(key.fileobj)
+                    if key.data.take(data, response_size):
                         left -= 1
                         spent.append((arrived - sent) * 1000)
             acknowledged = 0
             while not acknowledged:
-                acknowledged = answers.take(received(producer))
+                acknowledged = responses.add(receive(producer))
         producer.sendall(produce)
         for consumer in waiting:
             consumer.close_session()

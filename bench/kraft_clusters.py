@@ -9,24 +9,24 @@ from functools import partial
 from bench.bench import BROKERS, Bench, Figures, Goal, Run
 from bench.clusters import (
     LATENCY_RATE,
-    LED_BY_EACH,
+    LEADERS_PER_BROKER,
     PAGE_CACHE,
     SIZE,
-    WIDE,
+    TOPIC,
     await_in_sync,
     brokers_of,
     measure_idle,
     measure_latency,
     partitions_of,
-    prepare_width,
+    prepare_partitions,
     produce_benches,
 )
-from bench.targets import PATIENCE_S, BrokerTarget
-from bench.wire import Answers, produce_request, settle, small_batch
+from bench.targets import TIMEOUT_S, BrokerTarget
+from bench.wire import ResponseCounter, produce_request, send_until_accepted, small_batch
 from confluent_kafka import ElectionType
 from tests.server_process import wait_until
 
-WIDTH = 10_000
+PARTITIONS = 10_000
 """Partitions with three replicas, of which each broker leads a third."""
 REPLICATED = {
     "offsets.topic.num.partitions": "6",
@@ -74,10 +74,11 @@ def kraft_benches() -> list[Bench]:
         ),
         Bench(
             "kraft-failover",
-            f"kill -9 of a broker that leads {LED_BY_EACH} partitions, from its fencing until all of them acknowledge",
+            f"kill -9 of a broker that leads {LEADERS_PER_BROKER} partitions, from its fencing until all of them "
+            "acknowledge",
             {"failover_s": "lower"},
             measure_failover,
-            partial(prepare_width, width=LED_BY_EACH * SIZE),
+            partial(prepare_partitions, partitions=LEADERS_PER_BROKER * SIZE),
             brokers=SIZE,
             kraft=True,
             targets=BROKERS,
@@ -86,10 +87,11 @@ def kraft_benches() -> list[Bench]:
         ),
         Bench(
             "kraft-restart",
-            f"{WIDTH} partitions with 3 replicas: a broker stops and starts until it serves clients and is in sync",
+            f"{PARTITIONS} partitions with 3 replicas: a broker stops and starts until it serves clients and is in "
+            "sync",
             {"stop_s": "lower", "start_s": "lower", "in_sync_s": "lower"},
             measure_restart,
-            partial(prepare_width, width=WIDTH),
+            partial(prepare_partitions, partitions=PARTITIONS),
             brokers=SIZE,
             kraft=True,
             targets=BROKERS,
@@ -106,27 +108,29 @@ def measure_failover(run: Run) -> Figures:
     """Kill the last broker, and write to all its partitions as soon as they have other leaders."""
     target = brokers_of(run)
     victim, survivors = target.servers[-1], target.servers[:-1]
-    lost = [index for index, one in partitions_of(target, WIDE).items() if one.leader == SIZE]
+    lost = [index for index, one in partitions_of(target, TOPIC).items() if one.leader == SIZE]
     victim.kill()
 
     def is_fenced() -> bool:
-        return partitions_of(target, WIDE)[lost[0]].leader not in (SIZE, -1)
+        return partitions_of(target, TOPIC)[lost[0]].leader not in (SIZE, -1)
 
-    wait_until(is_fenced, timeout_s=PATIENCE_S, what="the controller fences the broker", interval_s=0.01)
+    wait_until(is_fenced, timeout_s=TIMEOUT_S, what="the controller fences the broker", interval_s=0.01)
     begin = time.perf_counter()
-    found, batch = partitions_of(target, WIDE), small_batch()
+    found, batch = partitions_of(target, TOPIC), small_batch()
     waiting = []
     with ThreadPoolExecutor() as threads:
         # One request for each leader: requests of one connection wait for each other's replication.
         for number, server in enumerate(survivors, start=1):
             led = [(index, batch) for index in lost if found[index].leader == number]
-            request = produce_request(WIDE, led, -1)
-            waiting.append(threads.submit(settle, server.bootstrap, [request], Answers(WIDE, len(led))))
+            request = produce_request(TOPIC, led, -1)
+            waiting.append(
+                threads.submit(send_until_accepted, server.bootstrap, [request], ResponseCounter(TOPIC, len(led)))
+            )
         for one in waiting:
             one.result()
     elapsed = time.perf_counter() - begin
-    victim.start(timeout_s=PATIENCE_S)
-    await_in_sync(target, WIDE, interval_s=0.1)
+    victim.start(timeout_s=TIMEOUT_S)
+    await_in_sync(target, TOPIC, interval_s=0.1)
     elect_preferred(target)
     return {"failover_s": elapsed}
 
@@ -136,11 +140,11 @@ def measure_restart(run: Run) -> Figures:
     target = brokers_of(run)
     victim = target.servers[-1]
     begin = time.perf_counter()
-    victim.stop(timeout_s=PATIENCE_S)
+    victim.stop(timeout_s=TIMEOUT_S)
     stopped = time.perf_counter()
-    victim.start(timeout_s=PATIENCE_S)
+    victim.start(timeout_s=TIMEOUT_S)
     started = time.perf_counter()
-    await_in_sync(target, WIDE, interval_s=0.1)
+    await_in_sync(target, TOPIC, interval_s=0.1)
     return {
         "stop_s": stopped - begin,
         "start_s": started - stopped,
@@ -153,7 +157,7 @@ def elect_preferred(target: BrokerTarget) -> None:
 
     def is_done() -> bool:
         target.admin().elect_leaders(ElectionType.PREFERRED, None).result()
-        found = partitions_of(target, WIDE)
+        found = partitions_of(target, TOPIC)
         return bool(found) and all(one.leader == one.replicas[0] for one in found.values())
 
-    wait_until(is_done, timeout_s=PATIENCE_S, what="each broker leads a third of the partitions", interval_s=0.5)
+    wait_until(is_done, timeout_s=TIMEOUT_S, what="each broker leads a third of the partitions", interval_s=0.5)

@@ -18,8 +18,8 @@ PRODUCER, CONSUMER = 0, 1
 BEGINNING = -2
 CONF_OK = 0
 DELIVERY_EVENTS = 1
-PATIENCE_MS = 120_000
-STAY_BYTES = 1_000_000
+TIMEOUT_MS = 120_000
+BYTES_PER_PARTITION = 1_000_000
 """The bytes that are sent to one partition before the next partition: a full batch."""
 
 
@@ -114,7 +114,7 @@ class Client:
 
     def flush(self) -> None:
         """Wait until all sent records are acknowledged. Raises RuntimeError if any record was not."""
-        self.library.rd_kafka_flush(self.handle, PATIENCE_MS)
+        self.library.rd_kafka_flush(self.handle, TIMEOUT_MS)
         if undelivered := self.failed + self.library.rd_kafka_outq_len(self.handle):
             raise RuntimeError(f"{undelivered} records were not acknowledged")
 
@@ -126,11 +126,11 @@ class Client:
 def messages_of(payloads: Sequence[bytes]) -> tuple["ctypes.Array[Message]", list["ctypes.Array[ctypes.c_char]"]]:
     """Return the array for `rd_kafka_produce_batch`, and the objects that must be kept alive as long as the array."""
     messages = (Message * len(payloads))()
-    keep = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
-    for message, payload in zip(messages, keep, strict=True):
+    buffers = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
+    for message, payload in zip(messages, buffers, strict=True):
         message.payload = ctypes.cast(payload, ctypes.c_void_p)
         message.len = len(payload)
-    return messages, keep
+    return messages, buffers
 
 
 class Producer(Client):
@@ -147,9 +147,9 @@ class Producer(Client):
         settings = {"queue.buffering.max.kbytes": 32_768, "queue.buffering.max.messages": 300_000, **config}
         super().__init__(PRODUCER, topic, settings)
         self._partitions = partitions
-        self._stay = max(1, STAY_BYTES // sum(map(len, payloads)))
+        self._calls_per_partition = max(1, BYTES_PER_PARTITION // sum(map(len, payloads)))
         self._count = len(payloads)
-        self._messages, self._keep = messages_of(payloads)
+        self._messages, self._buffers = messages_of(payloads)
 
     def send(self, seconds: float, max_records: float) -> int:
         """Send for `seconds` or up to `max_records`. Return the number of records once all are acknowledged.
@@ -158,7 +158,7 @@ class Producer(Client):
         """
         library, sent = self.library, 0
         end = time.perf_counter() + seconds
-        turns = itertools.cycle(partition for partition in self._partitions for _ in range(self._stay))
+        turns = itertools.cycle(partition for partition in self._partitions for _ in range(self._calls_per_partition))
         while time.perf_counter() < end and sent < max_records:
             queued = library.rd_kafka_produce_batch(self.topic, next(turns), 0, self._messages, self._count)
             sent += queued
@@ -184,14 +184,16 @@ def produce(
     partition. The time ends with the last acknowledgement. Raises RuntimeError for a record that was not delivered.
     """
     settings = {"bootstrap.servers": bootstrap, **(config or {})}
-    firsts = [number * partitions // producers for number in range(producers)]
-    made = [Producer(topic, settings, payloads, [*range(first, partitions), *range(first)]) for first in firsts]
+    first_partitions = [number * partitions // producers for number in range(producers)]
+    clients = [
+        Producer(topic, settings, payloads, [*range(first, partitions), *range(first)]) for first in first_partitions
+    ]
     share = math.inf if max_records is None else max_records / producers
     with ThreadPoolExecutor(producers) as pool:
         begin = time.perf_counter()
-        sent = sum(pool.map(lambda producer: producer.send(seconds, share), made))
+        sent = sum(pool.map(lambda producer: producer.send(seconds, share), clients))
         elapsed = time.perf_counter() - begin
-    for producer in made:
+    for producer in clients:
         producer.close()
     return sent, elapsed
 
@@ -228,17 +230,17 @@ def consume(
     ignore = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)
     library.rd_kafka_consume_start(client.topic, partition, BEGINNING)
     deadline = time.monotonic() + timeout_s
-    got, begin = 0, 0.0
+    received, begin = 0, 0.0
     first = 0
-    while got < records and time.monotonic() < deadline:
+    while received < records and time.monotonic() < deadline:
         count = library.rd_kafka_consume_callback(client.topic, partition, 100, ignore, None)
         if count > 0:
-            got += count
+            received += count
             if not begin:
                 begin, first = time.perf_counter(), count
     elapsed = time.perf_counter() - begin
     library.rd_kafka_consume_stop(client.topic, partition)
     client.close()
-    if got < records:
-        raise RuntimeError(f"only {got} of {records} records were received")
-    return got - first, elapsed
+    if received < records:
+        raise RuntimeError(f"only {received} of {records} records were received")
+    return received - first, elapsed

@@ -46,14 +46,14 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "switched": single.switched,
     "latency": single.latencies,
     "connections": single.many_connections,
-    "woken": fetch_load.woken,
+    "waiting-fetches": fetch_load.complete_waiting_fetches,
     "metadata": single.metadata,
     "replay-produce": replay.produce,
     "replay-consume": replay.consume,
-    "transactions": transaction_load.many,
+    "transactions": transaction_load.commit_repeatedly,
     "transaction-latency": transaction_load.latencies,
     "transaction-requests": transaction_requests.latencies,
-    "transaction-produce": transaction_load.long_ones,
+    "transaction-produce": transaction_load.long_transactions,
     "transaction-fill": transaction_load.fill,
     "java-produce": java_load.produce,
     "java-consume": java_load.consume,
@@ -71,10 +71,10 @@ A client does this more often the sooner the server responds, so the faster serv
 def run(load: str, *, timeout_s: float = 300, **options: Any) -> dict[str, float]:
     """Run a load of `LOADS` in a child process and return its figures."""
     command = [sys.executable, "-m", "bench.load"]
-    asked = json.dumps({"load": load, **options})
+    request = json.dumps({"load": load, **options})
     environment = {**os.environ, **KEEP_MEMORY}
     result = subprocess.run(
-        command, input=asked, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment
+        command, input=request, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment
     )
     if result.returncode != 0:
         raise RuntimeError(f"load {load} failed:\n{result.stderr[-3000:]}")

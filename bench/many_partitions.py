@@ -8,8 +8,8 @@ from bench.bench import Figures, Run
 from bench.groups import TOPIC, produce_p99_ms
 from bench.process import CpuMeter
 
-TOPICS, PARTITIONS_EACH = 100, 100
-LEAST_S = 2.0
+TOPICS, PARTITIONS_PER_TOPIC = 100, 100
+MIN_LATENCY_S = 2.0
 """The minimum time of a latency measurement. It is longer if the same change took longer alone."""
 
 
@@ -22,14 +22,16 @@ def measure_many_partitions(run: Run) -> Figures:
     """Measure a CreateTopics and a DeleteTopics request. A creation ends when all partitions have leaders."""
     names = [run.topic(f"many-{number}") for number in range(TOPICS)]
     half, rest = names[: TOPICS // 2], names[TOPICS // 2 :]
-    calm = produce_p99_ms(run, 3 * LEAST_S)
+    calm = produce_p99_ms(run, 3 * MIN_LATENCY_S)
     meter = CpuMeter(run.target.pids)
-    created_s = _seconds(lambda: run.target.create_topics(names, PARTITIONS_EACH))
+    created_s = _seconds(lambda: run.target.create_topics(names, PARTITIONS_PER_TOPIC))
     created_cpu_s = meter.spent()
     deleted_s = _seconds(lambda: run.target.delete_topics(half))
     run.target.delete_topics(rest)
-    busy_created_s, created_p99_ms = _beside(run, created_s, lambda: run.target.create_topics(names, PARTITIONS_EACH))
-    busy_deleted_s, deleted_p99_ms = _beside(run, deleted_s, lambda: run.target.delete_topics(half))
+    busy_created_s, created_p99_ms = _measure_while_producing(
+        run, created_s, lambda: run.target.create_topics(names, PARTITIONS_PER_TOPIC)
+    )
+    busy_deleted_s, deleted_p99_ms = _measure_while_producing(run, deleted_s, lambda: run.target.delete_topics(half))
     run.target.delete_topics(rest)
     return {
         "create_s": created_s,
@@ -51,8 +53,8 @@ def _seconds(change: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def _beside(run: Run, seconds: float, change: Callable[[], object]) -> tuple[float, float]:
+def _measure_while_producing(run: Run, seconds: float, change: Callable[[], object]) -> tuple[float, float]:
     """Return the seconds of a change, and the 99th percentile of a producer's latency during it."""
     with ThreadPoolExecutor() as pool:
-        producing = pool.submit(produce_p99_ms, run, max(LEAST_S, seconds))
+        producing = pool.submit(produce_p99_ms, run, max(MIN_LATENCY_S, seconds))
         return _seconds(change), producing.result()

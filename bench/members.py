@@ -10,7 +10,7 @@ from typing import Any
 from bench.modern_group_member import ModernGroupMember
 from bench.share_group_member import ShareGroupMember
 from bench.streams_group_member import StreamsGroupMember
-from bench.wire import CLIENT_ID, framed
+from bench.wire import CLIENT_ID, request_frame
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
@@ -24,7 +24,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 HEARTBEAT_S = 3.0
 """The default of heartbeat.interval.ms in every client."""
 SESSION_MS, REBALANCE_MS = 45_000, 300_000
-CONNECTED_AT_ONCE = 100
+CONNECTIONS_PER_BATCH = 100
 METADATA = bytes.fromhex("000000000001000474657374ffffffff")
 """A subscription of version 0 to the topic `test`."""
 ASSIGNMENT = bytes.fromhex("0000000000010004746573740000000100000000ffffffff")
@@ -32,19 +32,19 @@ ASSIGNMENT = bytes.fromhex("0000000000010004746573740000000100000000ffffffff")
 SIZE = struct.Struct(">i")
 
 
-class Caller(asyncio.Protocol):
+class PlainConnection(asyncio.Protocol):
     """One connection, whose responses arrive in the order of the requests."""
 
     def __init__(self) -> None:
         self._transport: Any = None
         self._received = b""
-        self._asked: deque[asyncio.Future[bytes]] = deque()
+        self._pending: deque[asyncio.Future[bytes]] = deque()
 
     @classmethod
-    async def open(cls, bootstrap: str) -> "Caller":
+    async def open(cls, bootstrap: str) -> "PlainConnection":
         host, port = bootstrap.rsplit(":", 1)
-        _, caller = await asyncio.get_running_loop().create_connection(cls, host, int(port))
-        return caller
+        _, connection = await asyncio.get_running_loop().create_connection(cls, host, int(port))
+        return connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -56,26 +56,26 @@ class Caller(asyncio.Protocol):
             if len(self._received) < end:
                 return
             frame, self._received = self._received[:end], self._received[end:]
-            answer = self._asked.popleft()
-            if not answer.cancelled():
-                answer.set_result(frame)
+            response = self._pending.popleft()
+            if not response.cancelled():
+                response.set_result(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for answer in self._asked:
-            if not answer.cancelled():
-                answer.set_exception(ConnectionError("the broker closed the connection"))
-        self._asked.clear()
+        for response in self._pending:
+            if not response.cancelled():
+                response.set_exception(ConnectionError("the broker closed the connection"))
+        self._pending.clear()
 
-    async def ask(self, frame: bytes) -> bytes:
+    async def send_frame(self, frame: bytes) -> bytes:
         """Send a whole request frame, and return the whole response frame."""
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._asked.append(answer)
+        response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._pending.append(response)
         self._transport.write(frame)
-        return await answer
+        return await response
 
     async def send(self, key: ApiKey, version: int, request: Any, client_id: bytes = CLIENT_ID) -> Any:
         """Send a request of a version without tagged fields, and return its response, both as messages."""
-        frame = await self.ask(framed(key, version, encode_request(request, version), client_id))
+        frame = await self.send_frame(request_frame(key, version, encode_request(request, version), client_id))
         return decode_response(key, version, frame, 8, len(frame))
 
     def close(self) -> None:
@@ -83,12 +83,12 @@ class Caller(asyncio.Protocol):
 
 
 class Member:
-    """A member of a classic group, which `beat` keeps in the group."""
+    """A member of a classic group, which `send_heartbeats` keeps in the group."""
 
     heartbeat_s = HEARTBEAT_S
 
-    def __init__(self, caller: Caller, group_id: str) -> None:
-        self._caller = caller
+    def __init__(self, connection: PlainConnection, group_id: str) -> None:
+        self._connection = connection
         self._group_id = group_id
         self.member_id = ""
         self.generation = -1
@@ -99,13 +99,13 @@ class Member:
     @classmethod
     async def open(cls, bootstrap: str, group_id: str) -> "Member":
         """Connect a member that has not joined yet."""
-        return cls(await Caller.open(bootstrap), group_id)
+        return cls(await PlainConnection.open(bootstrap), group_id)
 
-    async def find(self) -> None:
+    async def find_coordinator(self) -> None:
         """Look up the coordinator of the group."""
-        await self._caller.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._group_id))
+        await self._connection.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._group_id))
 
-    async def join_again(self) -> None:
+    async def rejoin(self) -> None:
         """Join and sync until the member has an assignment."""
         while True:
             error = await self._join()
@@ -126,7 +126,7 @@ class Member:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=METADATA)],
         )
-        joined = await self._caller.send(ApiKey.JOIN_GROUP, 5, request)
+        joined = await self._connection.send(ApiKey.JOIN_GROUP, 5, request)
         if joined.error_code:
             self.member_id = joined.member_id or self.member_id
             return int(joined.error_code)
@@ -139,11 +139,11 @@ class Member:
                 SyncGroupRequestAssignment(member_id=one.member_id, assignment=ASSIGNMENT) for one in joined.members
             ],
         )
-        synced = await self._caller.send(ApiKey.SYNC_GROUP, 3, sync)
+        synced = await self._connection.send(ApiKey.SYNC_GROUP, 3, sync)
         self.synced_at = time.perf_counter()
         return int(synced.error_code)
 
-    async def beat(self, delay_s: float) -> None:
+    async def send_heartbeats(self, delay_s: float) -> None:
         """Send a heartbeat every three seconds, the first after `delay_s`, and join again after an error.
 
         The times are fixed. Otherwise members that once send heartbeats late, for lack of processor time, would send
@@ -157,23 +157,23 @@ class Member:
             if generation != self.generation:
                 generation = self.generation
                 request = HeartbeatRequest(group_id=self._group_id, generation_id=generation, member_id=self.member_id)
-                frame = framed(ApiKey.HEARTBEAT, 3, encode_request(request, 3))
-            answer = await self._caller.ask(frame)
+                frame = request_frame(ApiKey.HEARTBEAT, 3, encode_request(request, 3))
+            response = await self._connection.send_frame(frame)
             self.heartbeats += 1
-            if answer[12:14] != b"\0\0":
-                await self.join_again()
+            if response[12:14] != b"\0\0":
+                await self.rejoin()
             while due < loop.time():
                 due += HEARTBEAT_S
 
     async def leave(self) -> None:
         """Leave the group, as a consumer does when it is closed."""
         request = LeaveGroupRequest(group_id=self._group_id, member_id=self.member_id)
-        await self._caller.send(ApiKey.LEAVE_GROUP, 1, request)
+        await self._connection.send(ApiKey.LEAVE_GROUP, 1, request)
         self.member_id = ""
 
     def close(self) -> None:
         """Close the connection."""
-        self._caller.close()
+        self._connection.close()
 
 
 GroupMember = Member | ModernGroupMember
@@ -185,7 +185,7 @@ MEMBERS: Mapping[str, Callable[[str, str], Coroutine[Any, Any, GroupMember]]] = 
 """Functions that connect a member of a group of this type, with the arguments `bootstrap` and `group_id`."""
 
 
-class Crowd:
+class MemberPool:
     """Many members, whose heartbeats are spread evenly over the interval; `group_type` is a key of `MEMBERS`."""
 
     def __init__(self, bootstrap: str, group_type: str = "classic") -> None:
@@ -193,49 +193,51 @@ class Crowd:
         self._open = MEMBERS[group_type]
         self._connected: list[GroupMember] = []
         self._newcomers: list[GroupMember] = []
-        self._beating: dict[GroupMember, asyncio.Task[None]] = {}
+        self._heartbeat_tasks: dict[GroupMember, asyncio.Task[None]] = {}
 
     @property
     def members(self) -> Sequence[GroupMember]:
-        return list(self._beating)
+        return list(self._heartbeat_tasks)
 
     @property
     def heartbeats(self) -> int:
         """Return the number of heartbeats so far."""
-        return sum(member.heartbeats for member in self._beating)
+        return sum(member.heartbeats for member in self._heartbeat_tasks)
 
     async def connect(self, group_ids: Sequence[str]) -> None:
         """Connect one member for each group id. It finds its coordinator and waits for `join`."""
-        self._newcomers += await self.come(group_ids)
+        self._newcomers += await self.open_members(group_ids)
 
-    async def come(self, group_ids: Sequence[str]) -> list[GroupMember]:
+    async def open_members(self, group_ids: Sequence[str]) -> list[GroupMember]:
         """Connect one member for each group id, and return them. The caller lets them join, and `close` disconnects."""
-        came: list[GroupMember] = []
-        for start in range(0, len(group_ids), CONNECTED_AT_ONCE):
-            names = group_ids[start : start + CONNECTED_AT_ONCE]
+        opened: list[GroupMember] = []
+        for start in range(0, len(group_ids), CONNECTIONS_PER_BATCH):
+            names = group_ids[start : start + CONNECTIONS_PER_BATCH]
             members = await asyncio.gather(*(self._open(self._bootstrap, name) for name in names))
             self._connected += members
-            await asyncio.gather(*(member.find() for member in members))
-            came += members
-        return came
+            await asyncio.gather(*(member.find_coordinator() for member in members))
+            opened += members
+        return opened
 
     async def join(self) -> None:
         """Let all connected members join together, and return when all have assignments."""
-        made, self._newcomers = self._newcomers, []
-        await asyncio.gather(*(member.join_again() for member in made))
-        for index, member in enumerate(made):
-            self._beating[member] = asyncio.ensure_future(member.beat(member.heartbeat_s * index / len(made)))
+        joining, self._newcomers = self._newcomers, []
+        await asyncio.gather(*(member.rejoin() for member in joining))
+        for index, member in enumerate(joining):
+            self._heartbeat_tasks[member] = asyncio.ensure_future(
+                member.send_heartbeats(member.heartbeat_s * index / len(joining))
+            )
 
-    async def settled(self, generation: int) -> float:
+    async def wait_for_assignments(self, generation: int) -> float:
         """Wait for an assignment of at least this generation for each member. Return the time of the last one."""
-        return await self.settled_after(dict.fromkeys(self.members, generation - 1))
+        return await self.wait_for_newer_assignments(dict.fromkeys(self.members, generation - 1))
 
-    async def settled_after(self, generations: Mapping[GroupMember, int]) -> float:
+    async def wait_for_newer_assignments(self, generations: Mapping[GroupMember, int]) -> float:
         """Wait for an assignment of a newer generation for each of these members. Return the time of the last one."""
         while True:
             if all(one.generation > before and one.synced_at for one, before in generations.items()):
                 return max(one.synced_at for one in generations)
-            for task in self._beating.values():
+            for task in self._heartbeat_tasks.values():
                 if task.done():
                     task.result()
             await asyncio.sleep(0.02)
@@ -243,11 +245,11 @@ class Crowd:
     async def close(self) -> None:
         """Let all members leave, so that no session expires during a later measurement."""
         members = self.members
-        for task in self._beating.values():
+        for task in self._heartbeat_tasks.values():
             task.cancel()
-        await asyncio.gather(*self._beating.values(), return_exceptions=True)
-        for start in range(0, len(members), CONNECTED_AT_ONCE):
-            leaving = members[start : start + CONNECTED_AT_ONCE]
+        await asyncio.gather(*self._heartbeat_tasks.values(), return_exceptions=True)
+        for start in range(0, len(members), CONNECTIONS_PER_BATCH):
+            leaving = members[start : start + CONNECTIONS_PER_BATCH]
             await asyncio.gather(*(member.leave() for member in leaving), return_exceptions=True)
         for member in self._connected:
             member.close()

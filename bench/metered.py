@@ -25,18 +25,18 @@ class MeteredServer(BarnabasServer):
         return [sys.executable, "-m", "bench.metered", str(self._write_settings())]
 
 
-class _Switch:
+class _MetricsSwitch:
     """The handler of SIGUSR1, which runs with the broker from its start on."""
 
     async def start(self, server: BrokerServer) -> str:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._turn, server)
-        self._measures = True
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._switch, server)
+        self._is_measuring = True
         return "SIGUSR1 switches the request metrics off or on again"
 
-    def _turn(self, server: BrokerServer) -> None:
+    def _switch(self, server: BrokerServer) -> None:
         assert server.metrics is not None
-        self._measures = not self._measures
-        if self._measures:
+        self._is_measuring = not self._is_measuring
+        if self._is_measuring:
             server.apis.measure(server.metrics.requests)
         else:
             server.apis.stop_measuring(server.metrics.requests)
@@ -46,4 +46,4 @@ class _Switch:
 
 
 if __name__ == "__main__":
-    sys.exit(run(BrokerConfig.from_file(Path(sys.argv[1])), companion=_Switch()))
+    sys.exit(run(BrokerConfig.from_file(Path(sys.argv[1])), companion=_MetricsSwitch()))

@@ -33,7 +33,7 @@ async def connect(bootstrap: str) -> BrokerConnection:
 
 
 class ModernGroupMember(ABC):
-    """A member over one connection, with the methods of `bench.members.Member`; `Crowd` manages either.
+    """A member over one connection, with the methods of `bench.members.Member`; `MemberPool` manages either.
 
     Subclasses build the requests and read the assignment. As in Kafka's clients, a field is in a heartbeat only if it
     has changed since the last one.
@@ -57,7 +57,7 @@ class ModernGroupMember(ABC):
         """Connect a member that has not joined yet."""
         return cls(await connect(bootstrap), group_id, topic)
 
-    async def find(self) -> None:
+    async def find_coordinator(self) -> None:
         """Wait until the group has a coordinator."""
         while True:
             request = FindCoordinatorRequest(coordinator_keys=[self.group_id])
@@ -66,7 +66,7 @@ class ModernGroupMember(ABC):
                 return
             await asyncio.sleep(RETRY_S)
 
-    async def join_again(self) -> None:
+    async def rejoin(self) -> None:
         """Join the group. Raises RuntimeError for an error that no retry resolves."""
         self.generation, self.synced_at = JOIN_EPOCH, 0.0
         while (error := await self.heartbeat()) is not ErrorCode.NONE:
@@ -85,10 +85,11 @@ class ModernGroupMember(ABC):
                 self.synced_at = time.perf_counter()
         return error
 
-    async def beat(self, delay_s: float) -> None:
+    async def send_heartbeats(self, delay_s: float) -> None:
         """Send a heartbeat every `heartbeat_s`, the first after `delay_s`, and join again if the member was removed.
 
-        The times are fixed, as in `bench.members.Member.beat`. Raises RuntimeError for an error that no retry resolves.
+        The times are fixed, as in `bench.members.Member.send_heartbeats`. Raises RuntimeError for an error
+        that no retry resolves.
         """
         loop = asyncio.get_running_loop()
         due = loop.time() + delay_s
@@ -96,7 +97,7 @@ class ModernGroupMember(ABC):
             await asyncio.sleep(due - loop.time())
             error = await self.heartbeat()
             if error in REMOVED:
-                await self.join_again()
+                await self.rejoin()
             elif error is not ErrorCode.NONE and error not in TEMPORARY:
                 raise RuntimeError(f"group {self.group_id}: a heartbeat is rejected with {error.name}")
             while due <= loop.time():

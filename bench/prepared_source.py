@@ -39,12 +39,12 @@ class PreparedPartition(InputPartition):
 class PreparedReader(BarnabasLogReader):
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
-        self._in_all = int(options["rows"])
+        self._row_count = int(options["rows"])
 
     def partitions(self) -> list[InputPartition]:
         parts = super().partitions()
         # The count is stored in each part, because Spark plans and reads with different reader objects.
-        return [PreparedPartition(part, self._in_all // len(parts)) for part in parts]
+        return [PreparedPartition(part, self._row_count // len(parts)) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         batch = next(iter(super().read(partition.part)))

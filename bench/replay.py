@@ -10,7 +10,7 @@ import time
 from collections import deque
 
 from bench.payloads import payloads
-from bench.wire import Answers, Cycle, connect, fetch_request, produce_request, received, settle
+from bench.wire import Cycle, ResponseCounter, connect, fetch_request, produce_request, receive, send_until_accepted
 
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
@@ -51,8 +51,8 @@ def produce(
     requests = [produce_request(topic, [(index, batch) for index in group]) for group in groups]
     per_request = count * batches
     # Responses differ in their partition indexes, not in size.
-    answers = Answers(topic, batches)
-    settle(bootstrap, requests, answers)
+    responses = ResponseCounter(topic, batches)
+    send_until_accepted(bootstrap, requests, responses)
     cycle = Cycle(requests, 1)
     sent = done = 0
     with connect(bootstrap) as connection:
@@ -65,7 +65,7 @@ def produce(
                 sent += 1
             if sent == done:
                 break
-            done += answers.take(received(connection))
+            done += responses.add(receive(connection))
         elapsed = time.perf_counter() - begin
     records = done * per_request
     return {"records": records, "seconds": elapsed, "mb_per_s": records * size / elapsed / 1e6}
@@ -81,29 +81,29 @@ class RecordsReader:
 
     def read(self, connection: socket.socket, sizes: deque[int]) -> int:
         """Read one response, append the size of each whole batch to `sizes`, and return the next offset (-1: none)."""
-        got = 0
-        while got < 4 or got < 4 + struct.unpack_from(">i", self._buffer)[0]:
-            count = connection.recv_into(self._view[got:])
+        size = 0
+        while size < 4 or size < 4 + struct.unpack_from(">i", self._buffer)[0]:
+            count = connection.recv_into(self._view[size:])
             if not count:
                 raise ConnectionError("the server closed the connection")
-            got += count
-        place = 4 + self._records_at
-        _index, error, _high_watermark, _stable, aborted = FETCH_LEAD.unpack_from(self._buffer, place)
+            size += count
+        position = 4 + self._records_at
+        _index, error, _high_watermark, _stable, aborted = FETCH_LEAD.unpack_from(self._buffer, position)
         if error:
             raise RuntimeError(f"a fetch response has error {error}")
-        place += FETCH_LEAD.size + 16 * max(aborted, 0)
-        end = place + 4 + struct.unpack_from(">i", self._buffer, place)[0]
-        return self._walk(place + 4, end, sizes)
+        position += FETCH_LEAD.size + 16 * max(aborted, 0)
+        end = position + 4 + struct.unpack_from(">i", self._buffer, position)[0]
+        return self._walk(position + 4, end, sizes)
 
-    def _walk(self, place: int, end: int, sizes: deque[int]) -> int:
+    def _walk(self, position: int, end: int, sizes: deque[int]) -> int:
         following = -1
-        while place + 61 <= end:
-            base, length = struct.unpack_from(">qi", self._buffer, place)
-            if place + 12 + length > end:
+        while position + 61 <= end:
+            base, length = struct.unpack_from(">qi", self._buffer, position)
+            if position + 12 + length > end:
                 break
-            following = base + struct.unpack_from(">i", self._buffer, place + 23)[0] + 1
+            following = base + struct.unpack_from(">i", self._buffer, position + 23)[0] + 1
             sizes.append(length + 12)
-            place += 12 + length
+            position += 12 + length
         return following
 
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from bench.bench import LIMIT, RIVAL, Bench, Figures, Goal
-from bench.warming import Warmth
+from bench.warming import WarmUpResult
 from rich.console import Console
 from rich.table import Table
 from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST
@@ -69,15 +69,15 @@ class BenchResult:
 
     bench: Bench
     rounds: dict[str, list[Figures]] = field(default_factory=dict)
-    warmth: Warmth | None = None
+    warm_up: WarmUpResult | None = None
     """None if it was not recorded: in runs of earlier versions, and if the bench starts its servers itself."""
     run: RunInfo | None = None
     """None for a result that was not written to a file, or by an earlier version."""
 
-    def note_warmth(self, warmth: Warmth | None) -> None:
+    def record_warm_up(self, warm_up: WarmUpResult | None) -> None:
         """Record the warm-up of a round, unless the rival was not warm in an earlier round."""
-        if self.warmth is None or not self.warmth.rising:
-            self.warmth = warmth
+        if self.warm_up is None or not self.warm_up.rising:
+            self.warm_up = warm_up
 
     def add(self, target: str, figures: Figures) -> None:
         self.rounds.setdefault(target, []).append(figures)
@@ -92,11 +92,11 @@ class BenchResult:
         """
         if against == LIMIT:
             return self.spread("barnabas", figure) if "barnabas" in self.rounds else None
-        ours, theirs = self.rounds.get("barnabas"), self.rounds.get(against)
-        if not ours or not theirs:
+        measured, others = self.rounds.get("barnabas"), self.rounds.get(against)
+        if not measured or not others:
             return None
-        pairs = zip(ours, theirs, strict=False)
-        values = [mine[figure] / other[figure] for mine, other in pairs if other[figure]]
+        pairs = zip(measured, others, strict=False)
+        values = [one[figure] / other[figure] for one, other in pairs if other[figure]]
         return Spread.of(values) if values else None
 
     def reached(self, goal: Goal) -> bool | None:
@@ -131,7 +131,7 @@ class BenchResult:
                 sign = "≥" if self.bench.figures[goal.figure] == "higher" else "≤"
                 ratio = str(self.ratio(goal.figure, goal.against))
                 words = "yes" if reached else "**no**"
-                if goal.against == RIVAL and self.warmth is not None and self.warmth.rising:
+                if goal.against == RIVAL and self.warm_up is not None and self.warm_up.rising:
                     words += ", Kafka not warm"
                 bound = f"{sign} {goal.ratio:g}" + (" ×" if goal.against != LIMIT else "")
                 made.append([self.bench.name, goal.figure, goal.against, bound, ratio, words])
@@ -140,8 +140,8 @@ class BenchResult:
     def how(self) -> str:
         """Return the sentences on the number of rounds and the warm-up of the rival."""
         parts = [f"Rounds: {max(map(len, self.rounds.values()))}."]
-        if self.warmth is not None:
-            parts.append(f"Warm-up: {self.warmth}.")
+        if self.warm_up is not None:
+            parts.append(f"Warm-up: {self.warm_up}.")
         if self.bench.cold and RIVAL in self.rounds:
             parts.append(f"Kafka is cold: {self.bench.cold}.")
         return " ".join(parts)
@@ -201,7 +201,7 @@ def write_json(path: Path, results: Sequence[BenchResult], options: Mapping[str,
         "machine": machine(),
         "options": dict(options),
         "benches": {result.bench.name: result.rounds for result in results},
-        "warm_ups": {result.bench.name: asdict(result.warmth) for result in results if result.warmth is not None},
+        "warm_ups": {result.bench.name: asdict(result.warm_up) for result in results if result.warm_up is not None},
     }
     path.write_text(json.dumps(data, indent=1) + "\n")
 
@@ -216,10 +216,10 @@ def read_json(paths: Sequence[Path], benches: Mapping[str, Bench]) -> list[Bench
         if "commit" in data:
             run = RunInfo(data["date"], data["commit"], data["versions"], data["machine"], data["options"])
         for name in data["benches"].keys() & benches.keys():
-            warmth = _warmth_in(warm_ups[name]) if name in warm_ups else None
-            found[name] = BenchResult(benches[name], data["benches"][name], warmth, run)
+            warm_up = _warm_up_in(warm_ups[name]) if name in warm_ups else None
+            found[name] = BenchResult(benches[name], data["benches"][name], warm_up, run)
     return [found[name] for name in benches if name in found]
 
 
-def _warmth_in(data: Mapping[str, Any]) -> Warmth:
-    return Warmth(data["rounds"], data["seconds"], tuple(data["rising"]))
+def _warm_up_in(data: Mapping[str, Any]) -> WarmUpResult:
+    return WarmUpResult(data["rounds"], data["seconds"], tuple(data["rising"]))

@@ -15,7 +15,7 @@ CONSUMERS = (100, 1000)
 """The numbers of waiting consumers."""
 
 
-def spent_on(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
+def run_metered(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
     """Run a load of `load.LOADS`. Return its figures, and the microseconds of server time per request."""
     meter = CpuMeter(run.target.pids)
     figures = load.run(name, bootstrap=run.target.bootstrap, seconds=run.seconds, **options)
@@ -25,7 +25,7 @@ def spent_on(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
 def measure_single(run: Run) -> Figures:
     topic = run.topic("single")
     run.target.create_topic(topic)
-    figures, cost = spent_on(run, "single", topics=[topic])
+    figures, cost = run_metered(run, "single", topics=[topic])
     run.target.delete_topic(topic)
     return {**figures, "cpu_us_per_request": cost}
 
@@ -55,7 +55,7 @@ def measure_latency(run: Run) -> Figures:
 def measure_metadata(run: Run) -> Figures:
     topic = run.topic("wide")
     run.target.create_topic(topic, 1000)
-    figures, cost = spent_on(run, "metadata", topic=topic)
+    figures, cost = run_metered(run, "metadata", topic=topic)
     run.target.delete_topic(topic)
     return {**figures, "cpu_ms_per_request": cost / 1000}
 
@@ -66,22 +66,22 @@ def measure_connections(run: Run, *, idempotent: bool = False) -> Figures:
     run.target.create_topic(topic)
     made: Figures = {}
     for count in STEPS:
-        figures, cost = spent_on(run, "connections", topic=topic, connections=count, idempotent=idempotent)
+        figures, cost = run_metered(run, "connections", topic=topic, connections=count, idempotent=idempotent)
         made[f"requests_per_s_{count}"] = figures["requests_per_s"]
         made[f"cpu_us_{count}"] = cost
     run.target.delete_topic(topic)
     return made
 
 
-def woken_with(partitions: int) -> Callable[[Run], Figures]:
+def measure_waiting_fetches(partitions: int) -> Callable[[Run], Figures]:
     """Return a function that measures consumers at the ends of this number of partitions, all woken together."""
 
     def measure(run: Run) -> Figures:
         made: Figures = {}
         for count in CONSUMERS:
-            topic = run.topic(f"woken-{count}")
+            topic = run.topic(f"waiting-{count}")
             run.target.create_topic(topic, partitions)
-            figures, cost = spent_on(run, "woken", topic=topic, consumers=count, partitions=partitions)
+            figures, cost = run_metered(run, "waiting-fetches", topic=topic, consumers=count, partitions=partitions)
             made[f"fetches_per_s_{count}"] = figures["requests_per_s"]
             made[f"p99_ms_{count}"] = figures["p99_ms"]
             made[f"cpu_us_{count}"] = cost
@@ -95,7 +95,7 @@ def measure_group_commit(run: Run) -> Figures:
     """Measure 64 connections with one acks -1 request in flight each."""
     topic = run.topic("durable")
     run.target.create_topic(topic)
-    figures, cost = spent_on(run, "connections", topic=topic, connections=64, acks=-1)
+    figures, cost = run_metered(run, "connections", topic=topic, connections=64, acks=-1)
     run.target.delete_topic(topic)
     return {**figures, "cpu_us_per_request": cost}
 
@@ -112,7 +112,7 @@ def measure_topics(run: Run) -> Figures:
     def cost_at(count: int) -> float:
         run.target.create_topics([name for name in names[:count] if name not in made])
         made.update(names[:count])
-        return spent_on(run, "single", topics=names[:count])[1]
+        return run_metered(run, "single", topics=names[:count])[1]
 
     made: set[str] = set()
     figures = growth(run, cost_at)
@@ -126,7 +126,7 @@ def measure_partitions(run: Run) -> Figures:
     def cost_at(count: int) -> float:
         topic = run.topic(f"partitions-{count}")
         run.target.create_topic(topic, count)
-        cost = spent_on(run, "single", topics=[topic], partitions=count)[1]
+        cost = run_metered(run, "single", topics=[topic], partitions=count)[1]
         run.target.delete_topic(topic)
         return cost
 
@@ -138,7 +138,7 @@ def measure_connection_cost(run: Run) -> Figures:
     topic = run.topic("grown")
     run.target.create_topic(topic)
     figures = growth(
-        run, lambda count: spent_on(run, "connections", topic=topic, connections=count, in_flight=count)[1]
+        run, lambda count: run_metered(run, "connections", topic=topic, connections=count, in_flight=count)[1]
     )
     run.target.delete_topic(topic)
     return figures

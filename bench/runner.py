@@ -45,7 +45,7 @@ def run_bench(bench: Bench, names: Sequence[str], plan: Plan) -> BenchResult:
     """Run the warm-up rounds, then the rounds that count. Targets that the bench does not have are left out."""
     result = BenchResult(bench)
     chosen = [name for name in names if name in bench.targets]
-    if "barnabas" in chosen and bench.brokers == 1 and not bench.doors:
+    if "barnabas" in chosen and bench.brokers == 1 and not bench.secured:
         chosen += plan.pythons
     with compiled_once(plan.folder):
         if bench.started:
@@ -65,7 +65,7 @@ def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
         kraft=bench.kraft,
         properties=properties,
         kafka_properties=bench.kafka_properties,
-        doors=bench.doors,
+        secured=bench.secured,
         python=plan.pythons.get(name),
     )
 
@@ -88,7 +88,7 @@ def _run_side_by_side(result: BenchResult, names: Sequence[str], plan: Plan) -> 
         numbers = count()
         while not warming.is_over():
             warming.add(_round(bench, runs, next(numbers)).get(RIVAL, {}))
-        result.note_warmth(warming.warmth())
+        result.record_warm_up(warming.result())
         for number in islice(numbers, plan.rounds_of(bench)):
             for name, figures in _round(bench, runs, number).items():
                 result.add(name, figures)
@@ -123,4 +123,4 @@ def _run_fresh(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
             if number >= warmup:
                 result.add(name, figures)
                 if name == RIVAL:
-                    result.note_warmth(run.warmth)
+                    result.record_warm_up(run.warm_up)

@@ -20,7 +20,7 @@ MAX_TOPIC_BYTES = 3_000_000_000
 the page cache. A half ends early when it has used two fifths of the records."""
 MAX_TOPIC_BYTES_ON_DISK = 300_000_000
 """Each append is synced, so writing a larger topic would take minutes. Consumption is slower as well."""
-EACH = {
+GROUP_FIGURES = {
     "records_per_s": "higher",
     "cpu_us_per_record": "lower",
     "acknowledgements_per_s": "higher",
@@ -28,7 +28,7 @@ EACH = {
     "redelivery_p99_ms": "lower",
 }
 TOPIC = "shared"
-NOTHING: Mapping[str, str] = {}
+NO_PROPERTIES: Mapping[str, str] = {}
 
 
 def share_bench(
@@ -37,7 +37,7 @@ def share_bench(
     size: int,
     *,
     properties: Mapping[str, str],
-    kafka_properties: Mapping[str, str] = NOTHING,
+    kafka_properties: Mapping[str, str] = NO_PROPERTIES,
     max_topic_bytes: int = MAX_TOPIC_BYTES,
 ) -> Bench:
     """Return a bench with records of `size` bytes. Each round has new groups, which read the same topic."""
@@ -78,7 +78,7 @@ def share_bench(
     return Bench(
         name,
         about,
-        {f"{figure}_{count}": better for count in MEMBERS for figure, better in EACH.items()}
+        {f"{figure}_{count}": better for count in MEMBERS for figure, better in GROUP_FIGURES.items()}
         | {"load_cpu_percent": "lower"},
         measure,
         prepare,

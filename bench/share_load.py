@@ -23,15 +23,15 @@ from barnabas.protocol.config_resources import ConfigResource, ConfigResourceTyp
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.runtime.host import event_loop
 
-SETTLED_S = 120.0
+SETTLE_TIMEOUT_S = 120.0
 SETTLE_STEP_S = 0.25
-REDELIVERED_S = 15.0
-BEGUN_S = 60.0
-CONNECTED_TOGETHER = 100
+REDELIVERY_TIMEOUT_S = 15.0
+BEGIN_TIMEOUT_S = 60.0
+CONNECTIONS_PER_BATCH = 100
 
 
 class Phase:
-    """The counts of a time in which all members do the same; `run` ends it after `seconds` or `records`."""
+    """The counts of one phase of the load, in which all members run the same loop for `seconds` or `records`."""
 
     def __init__(self, seconds: float, records: int) -> None:
         self.records = 0
@@ -55,12 +55,12 @@ class Phase:
         Raises the first error of a member.
         """
         running = asyncio.gather(*members)
-        await _first_of(running, self._has_begun, BEGUN_S)
-        broker, own, begin = CpuMeter(tuple(pids)), time.process_time(), time.perf_counter()
+        await _first_of(running, self._has_begun, BEGIN_TIMEOUT_S)
+        broker, own_begin, begin = CpuMeter(tuple(pids)), time.process_time(), time.perf_counter()
         before = self.records, self.acknowledgements
         await _first_of(running, self._has_limit_reached, self._seconds)
         self.is_over = True
-        elapsed, cpu_s, own_s = time.perf_counter() - begin, broker.spent(), time.process_time() - own
+        elapsed, cpu_s, own_cpu_s = time.perf_counter() - begin, broker.spent(), time.process_time() - own_begin
         records, acknowledgements = self.records - before[0], self.acknowledgements - before[1]
         await running
         assert records and acknowledgements, "the members acquired no records"
@@ -68,7 +68,7 @@ class Phase:
             "records_per_s": records / elapsed,
             "acknowledgements_per_s": acknowledgements / elapsed,
             "cpu_us_per_record": cpu_s * 1e6 / records,
-            "load_cpu_percent": own_s / elapsed * 100,
+            "load_cpu_percent": own_cpu_s / elapsed * 100,
         }
 
     async def consume(self, session: ShareSession, acquired: list[Acquired]) -> None:
@@ -97,7 +97,7 @@ class Phase:
                 self._count_acknowledged(acquired)
             if self.is_over:
                 over_at = over_at or now
-                if now - over_at > REDELIVERED_S:
+                if now - over_at > REDELIVERY_TIMEOUT_S:
                     raise RuntimeError(f"{len(self._released)} released records were not delivered again")
 
     def _count(self, acquired: Sequence[Acquired]) -> None:
@@ -148,22 +148,22 @@ class ShareGroupLoad:
             raise_first(await admin.alter_configs({resource: [earliest]}))
             # A broker of Apache Kafka applies the change after its response; the group must not begin earlier.
             await _until(lambda: _is_set(admin, resource, earliest), "the setting of the group")
-        for start in range(0, count, CONNECTED_TOGETHER):
-            some = range(start, min(count, start + CONNECTED_TOGETHER))
+        for start in range(0, count, CONNECTIONS_PER_BATCH):
+            some = range(start, min(count, start + CONNECTIONS_PER_BATCH))
             opened = (ShareGroupMember.open(self._bootstrap, self._group_id, self._topic) for _ in some)
             self._members += await asyncio.gather(*opened)
-        await self._members[0].find()
-        await asyncio.gather(*(member.join_again() for member in self._members))
+        await self._members[0].find_coordinator()
+        await asyncio.gather(*(member.rejoin() for member in self._members))
         await _until(lambda: self._is_settled(partitions), "the assignment of the group")
         self._heartbeats = [
-            asyncio.ensure_future(member.beat(member.heartbeat_s * index / count))
+            asyncio.ensure_future(member.send_heartbeats(member.heartbeat_s * index / count))
             for index, member in enumerate(self._members)
         ]
 
     async def open(self) -> list[list[Acquired]]:
         """Open the sessions of all members; return the records that each has acquired."""
-        for start in range(0, len(self._members), CONNECTED_TOGETHER):
-            some = self._members[start : start + CONNECTED_TOGETHER]
+        for start in range(0, len(self._members), CONNECTIONS_PER_BATCH):
+            some = self._members[start : start + CONNECTIONS_PER_BATCH]
             connections = await asyncio.gather(*(connect(self._bootstrap) for _ in some))
             self.sessions += map(ShareSession, connections, some)
         return list(await asyncio.gather(*(session.open() for session in self.sessions)))
@@ -213,10 +213,10 @@ async def _is_set(admin: Admin, resource: ConfigResource, change: ConfigChange) 
 
 async def _until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     """Wait until the condition holds. Raises TimeoutError after two minutes."""
-    deadline = time.monotonic() + SETTLED_S
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while not await condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not done within {SETTLED_S:g} s")
+            raise TimeoutError(f"{what}: not done within {SETTLE_TIMEOUT_S:g} s")
         await asyncio.sleep(SETTLE_STEP_S)
 
 

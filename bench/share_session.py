@@ -18,7 +18,7 @@ ACCEPT, RELEASE = 1, 2
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 MAX_WAIT_MS, MIN_BYTES, MAX_BYTES, MAX_POLL_RECORDS = 500, 1, 50 << 20, 500
 """The defaults of Kafka's share consumer."""
-RETRY_S, OPEN_S = 0.05, 60.0
+RETRY_S, OPEN_TIMEOUT_S = 0.05, 60.0
 
 
 class Acquired(NamedTuple):
@@ -64,7 +64,7 @@ class ShareSession:
         KafkaError after a minute.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + OPEN_S
+        deadline = loop.time() + OPEN_TIMEOUT_S
         while True:
             try:
                 return await self.fetch(max_wait_ms=0)

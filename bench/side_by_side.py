@@ -22,13 +22,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.barnabas_server import cli_command
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 def cluster(folder: Path, *words: str) -> str:
     """Run `barnabas cluster` on the cluster in this folder, and return its output."""
     command = cli_command("cluster", words[0], "--data", str(folder), *words[1:])
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
 
 
 def measure(brokers: int, seconds: float) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _create_topics(bootstrap: str, brokers: int) -> None:
     topics = [
         NewTopic(f"of-{number}", num_partitions=1, replica_assignment=[[number]]) for number in range(1, brokers + 1)
     ]
-    for future in admin.create_topics(topics, request_timeout=PATIENCE_S).values():
+    for future in admin.create_topics(topics, request_timeout=TIMEOUT_S).values():
         future.result()
 
 

@@ -13,19 +13,19 @@ from statistics import median
 
 from bench.process import cpu_seconds
 from bench.wire import (
-    Answers,
     Cycle,
     IdempotentRequests,
     RepeatedRequest,
+    ResponseCounter,
     connect,
+    enable_arrival_timestamps,
     metadata_request,
     produce_request,
     read_frame,
-    received,
-    received_at,
-    settle,
+    receive,
+    receive_with_time,
+    send_until_accepted,
     small_batch,
-    stamp_arrivals,
 )
 
 IN_FLIGHT = 64
@@ -45,15 +45,15 @@ def requests_per_second(
     batch = small_batch()
     requests = [produce_request(topic, [(index, batch)], acks) for topic in topics for index in range(partitions)]
     cycle = Cycle(requests, in_flight)
-    answers = Answers(topics[0])
-    settle(bootstrap, requests, answers)
+    responses = ResponseCounter(topics[0])
+    send_until_accepted(bootstrap, requests, responses)
     with connect(bootstrap) as connection:
-        done, elapsed = _keep_under_way(connection, cycle, answers, in_flight, seconds)
+        done, elapsed = _keep_in_flight(connection, cycle, responses, in_flight, seconds)
     return {"requests": done, "seconds": elapsed, "requests_per_s": done / elapsed}
 
 
-def _keep_under_way(
-    connection: socket.socket, cycle: Cycle, answers: Answers, in_flight: int, seconds: float
+def _keep_in_flight(
+    connection: socket.socket, cycle: Cycle, responses: ResponseCounter, in_flight: int, seconds: float
 ) -> tuple[int, float]:
     """Send requests for `seconds`. Return the number of responses and the elapsed seconds.
 
@@ -64,14 +64,14 @@ def _keep_under_way(
     done = 0
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds:
-        count = answers.take(received(connection))
+        count = responses.add(receive(connection))
         done += count
         for piece in cycle.take(count):
             connection.sendall(piece)
     elapsed = time.perf_counter() - begin
-    outstanding = in_flight
-    while outstanding:
-        outstanding -= answers.take(received(connection))
+    remaining = in_flight
+    while remaining:
+        remaining -= responses.add(receive(connection))
     return done, elapsed
 
 
@@ -82,14 +82,14 @@ def switched(bootstrap: str, pid: int, topic: str, *, seconds: float) -> dict[st
     affects two consecutive turns equally, and the median hides the exceptions.
     """
     request = produce_request(topic, [(0, small_batch())], 1)
-    cycle, answers = Cycle([request], IN_FLIGHT), Answers(topic)
-    settle(bootstrap, [request], answers)
+    cycle, responses = Cycle([request], IN_FLIGHT), ResponseCounter(topic)
+    send_until_accepted(bootstrap, [request], responses)
     ratios, cost = list[float](), list[tuple[float, float]]()
     with connect(bootstrap) as connection:
 
         def turn(turn_seconds: float) -> tuple[float, float]:
             spent = cpu_seconds(pid)
-            done, elapsed = _keep_under_way(connection, cycle, answers, IN_FLIGHT, turn_seconds)
+            done, elapsed = _keep_in_flight(connection, cycle, responses, IN_FLIGHT, turn_seconds)
             return done / elapsed, (cpu_seconds(pid) - spent) * 1e6 / (done + IN_FLIGHT)
 
         for _ in range(1 + int(seconds / 2 / TURN_S)):
@@ -100,8 +100,8 @@ def switched(bootstrap: str, pid: int, topic: str, *, seconds: float) -> dict[st
             on, off = (first, second) if len(ratios) % 2 == 0 else (second, first)
             ratios.append(on[0] / off[0])
             cost.append((on[1], off[1]))
-    with_it, without = map(median, zip(*cost, strict=True))
-    return {"requests_per_s_ratio": median(ratios), "cpu_us_with": with_it, "cpu_us_without": without}
+    on_us, off_us = map(median, zip(*cost, strict=True))
+    return {"requests_per_s_ratio": median(ratios), "cpu_us_with": on_us, "cpu_us_without": off_us}
 
 
 def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, acks: int = 1) -> dict[str, float]:
@@ -112,12 +112,12 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, a
     """
     first_acknowledgement(bootstrap, topic, acks=acks)
     request = produce_request(topic, [(0, small_batch())], acks)
-    answers = Answers(topic)
+    responses = ResponseCounter(topic)
     total = int(seconds * rate)
     sent: list[float] = []
     spent: list[float] = []
     with connect(bootstrap) as connection:
-        stamp_arrivals(connection)
+        enable_arrival_timestamps(connection)
         begin = time.perf_counter() + 0.01
         while len(spent) < total:
             pause = begin + len(sent) / rate - time.perf_counter() if len(sent) < total else 5.0
@@ -126,8 +126,8 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, a
                 connection.sendall(request)
                 continue
             if select.select([connection], [], [], pause)[0]:
-                data, arrived = received_at(connection)
-                for _ in range(answers.take(data)):
+                data, arrived = receive_with_time(connection)
+                for _ in range(responses.add(data)):
                     spent.append((arrived - sent[len(spent)]) * 1000)
             elif len(sent) == total:
                 raise RuntimeError(f"{total - len(spent)} responses did not arrive")
@@ -155,11 +155,11 @@ def many_connections(
     each = max(1, in_flight // connections)
     request = produce_request(topic, [(0, small_batch())], acks)
     repeated, first_id = RepeatedRequest(request, each), random.getrandbits(48)
-    settle(bootstrap, [request], Answers(topic))
+    send_until_accepted(bootstrap, [request], ResponseCounter(topic))
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         for number in range(connections):
             requests = IdempotentRequests(topic, first_id + number, acks) if idempotent else repeated
-            data = Answers(topic), requests
+            data = ResponseCounter(topic), requests
             selector.register(stack.enter_context(connect(bootstrap)), selectors.EVENT_READ, data)
         for key in selector.get_map().values():
             key.fileobj.sendall(key.data[1].take(each))  # type: ignore[union-attr]
@@ -167,9 +167,9 @@ def many_connections(
         begin = time.perf_counter()
         while time.perf_counter() - begin < seconds:
             for key, _ in selector.select(1):
-                connection, (answers, requests) = key.fileobj, key.data
+                connection, (responses, requests) = key.fileobj, key.data
                 assert isinstance(connection, socket.socket)
-                count = answers.take(received(connection))
+                count = responses.add(receive(connection))
                 done += count
                 connection.sendall(requests.take(count))
         elapsed = time.perf_counter() - begin
@@ -183,10 +183,10 @@ def metadata(bootstrap: str, topic: str, *, seconds: float) -> dict[str, float]:
     with connect(bootstrap) as connection:
         begin = time.perf_counter()
         while time.perf_counter() - begin < seconds:
-            asked = time.perf_counter()
+            sent_at = time.perf_counter()
             connection.sendall(request)
             size = len(read_frame(connection))
-            spent.append((time.perf_counter() - asked) * 1000)
+            spent.append((time.perf_counter() - sent_at) * 1000)
     spent.sort()
     return {"requests": len(spent), "answer_bytes": size, "p50_ms": spent[len(spent) // 2]}
 
@@ -198,7 +198,7 @@ def first_acknowledgement(bootstrap: str, topic: str, *, acks: int = 1, timeout_
     is retried after two milliseconds.
     """
     deadline = time.monotonic() + timeout_s
-    error_at = Answers(topic).errors_at[0] - 4
+    error_at = ResponseCounter(topic).error_positions[0] - 4
     request = produce_request(topic, [(0, small_batch())], acks)
     while time.monotonic() < deadline:
         try:
@@ -215,8 +215,8 @@ def first_acknowledgement(bootstrap: str, topic: str, *, acks: int = 1, timeout_
     raise TimeoutError(f"no record was acknowledged within {timeout_s} s")
 
 
-def one_record_everywhere(bootstrap: str, topic: str, partitions: int) -> None:
+def write_record_to_each_partition(bootstrap: str, topic: str, partitions: int) -> None:
     """Write at least one record to each partition of `topic`, all with one request."""
     batch = small_batch()
     request = produce_request(topic, [(index, batch) for index in range(partitions)])
-    settle(bootstrap, [request], Answers(topic, partitions))
+    send_until_accepted(bootstrap, [request], ResponseCounter(topic, partitions))

@@ -107,7 +107,7 @@ def measure(kinds: list[str], frame: Callable[[str], Any], folder: Path, rounds:
 
 def cell(rates: list[float], base: list[float]) -> str:
     """Return the median in million rows per second, and its ratio to the connector."""
-    ratios = [ours / theirs for ours, theirs in zip(rates, base, strict=True)]
+    ratios = [rate / base_rate for rate, base_rate in zip(rates, base, strict=True)]
     times = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
     return f"{statistics.median(rates) / 1e6:.2f} M | {times}"
 

@@ -5,10 +5,10 @@ import time
 from bench import single
 from bench.bench import Figures, Run
 from bench.process import resident_mb
-from bench.targets import PATIENCE_S
+from bench.targets import TIMEOUT_S
 
 IDLE_S = 2.0
-WIDE_TOPICS, WIDE_PARTITIONS = 10, 1000
+TOPICS, PARTITIONS_PER_TOPIC = 10, 1000
 
 
 def measure_start(run: Run) -> Figures:
@@ -25,9 +25,9 @@ def measure_start(run: Run) -> Figures:
 def measure_start_again(run: Run) -> Figures:
     """Measure the time from a start with 10 000 partitions of one record each to the first acknowledged record."""
     run.target.start()
-    for number in range(WIDE_TOPICS):
-        run.target.create_topic(f"many-{number}", WIDE_PARTITIONS)
-        single.one_record_everywhere(run.target.bootstrap, f"many-{number}", WIDE_PARTITIONS)
+    for number in range(TOPICS):
+        run.target.create_topic(f"many-{number}", PARTITIONS_PER_TOPIC)
+        single.write_record_to_each_partition(run.target.bootstrap, f"many-{number}", PARTITIONS_PER_TOPIC)
     made: Figures = {}
     for name, end in (("clean", run.target.stop), ("killed", run.target.kill)):
         begin = time.perf_counter()
@@ -36,7 +36,7 @@ def measure_start_again(run: Run) -> Figures:
             made["clean_stop_s"] = time.perf_counter() - begin
         begin = time.perf_counter()
         run.target.start()
-        single.first_acknowledgement(run.target.bootstrap, "many-0", timeout_s=PATIENCE_S)
+        single.first_acknowledgement(run.target.bootstrap, "many-0", timeout_s=TIMEOUT_S)
         made[f"start_after_{name}_s"] = time.perf_counter() - begin
     made["resident_mb"] = resident_mb(run.target.pids)
     return made

@@ -38,7 +38,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 PARTITIONS = 4
 BATCH = 5_000
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 FOLLOW = """
 import sys, time
 import pyarrow
@@ -173,7 +173,7 @@ def measure_ages(server: BarnabasServer, folder: Path, size: int, rate: int, sec
     producer = PacedProducer(server.bootstrap, topic, size, rate)
 
     def wait_for_end() -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (folder / "lake" / "catalog.db").exists() or rows_in(folder) < producer.written:
             assert time.monotonic() < deadline and follower.poll() is None, "the follower has not reached the end"
             time.sleep(0.2)
@@ -186,7 +186,7 @@ def measure_ages(server: BarnabasServer, folder: Path, size: int, rate: int, sec
         thread.join()
         wait_for_end()
         follower.send_signal(signal.SIGTERM)
-        follower.wait(PATIENCE_S)
+        follower.wait(TIMEOUT_S)
     finally:
         follower.kill()
         follower.wait()

@@ -1,4 +1,4 @@
-"""The servers of a comparison: Barnabas, Apache Kafka and the ceiling, each a process with a folder of its own."""
+"""The servers of a comparison: Barnabas, Apache Kafka and the ceiling, each a process with a separate folder."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from bench.doors import Doors
+from bench.listeners import SecuredListeners
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.barnabas_server import BarnabasServer
@@ -25,9 +25,9 @@ COMMON_PROPERTIES = {
 }
 # Kafka deletes nothing in its first half minute without this setting.
 KAFKA_PROPERTIES = {"log.initial.task.delay.ms": "1000"}
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 """The timeout of a start or a clean stop: with ten thousand partitions either can take minutes."""
-MOST_CREATED = 5000
+MAX_PARTITIONS_PER_REQUEST = 5000
 """Partitions per request: a KRaft controller rejects a request that needs more than 10 000 metadata records."""
 
 
@@ -52,12 +52,12 @@ class Target(Protocol):
 
 
 class BrokerTarget:
-    """One or several brokers of a kind. Topics are created by an admin client, with a replica on every broker."""
+    """One or several brokers of one kind. Topics are created by an admin client, with a replica on every broker."""
 
     def __init__(self, name: str, *servers: BarnabasServer | KafkaServer) -> None:
         self.name = name
         self.servers = servers
-        self.doors: Doors | None = None
+        self.listeners: SecuredListeners | None = None
         """The TLS and SASL listeners of a single broker."""
         self._admin: AdminClient | None = None
 
@@ -77,11 +77,11 @@ class BrokerTarget:
 
     def start(self) -> None:
         for server in self.servers:
-            server.start(timeout_s=PATIENCE_S)
+            server.start(timeout_s=TIMEOUT_S)
 
     def stop(self) -> None:
         for server in self.servers:
-            server.stop(timeout_s=PATIENCE_S)
+            server.stop(timeout_s=TIMEOUT_S)
 
     def kill(self) -> None:
         for server in self.servers:
@@ -95,8 +95,10 @@ class BrokerTarget:
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Create `topic` and return once its partitions have leaders."""
-        self._create([topic], min(partitions, MOST_CREATED))
-        for end in range(2 * MOST_CREATED, partitions + MOST_CREATED, MOST_CREATED):
+        self._create([topic], min(partitions, MAX_PARTITIONS_PER_REQUEST))
+        for end in range(
+            2 * MAX_PARTITIONS_PER_REQUEST, partitions + MAX_PARTITIONS_PER_REQUEST, MAX_PARTITIONS_PER_REQUEST
+        ):
             wider = NewPartitions(topic, min(end, partitions))
             for future in self.admin().create_partitions([wider], operation_timeout=120, request_timeout=120).values():
                 future.result()
@@ -142,7 +144,7 @@ class BrokerTarget:
 
 
 class ClusterTarget(BrokerTarget):
-    """Brokers 1, 2, … of a kind with their own ZooKeeper. They have started when each broker lists all brokers."""
+    """Brokers 1, 2, … of a kind with a separate ZooKeeper. They have started when each broker lists all brokers."""
 
     def __init__(self, name: str, folder: Path, size: int, properties: Mapping[str, str]) -> None:
         self.zookeeper = ZooKeeperServer(folder / f"{name}-zookeeper")
@@ -172,10 +174,10 @@ class ClusterTarget(BrokerTarget):
         for server in self.servers:
             admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
 
-            def knows_all(admin: AdminClient = admin) -> bool:
+            def lists_all_brokers(admin: AdminClient = admin) -> bool:
                 return len(admin.list_topics(timeout=60).brokers) == len(self.servers)
 
-            wait_until(knows_all, timeout_s=120, what=f"{server.bootstrap} lists all brokers")
+            wait_until(lists_all_brokers, timeout_s=120, what=f"{server.bootstrap} lists all brokers")
 
     def remove(self) -> None:
         super().remove()
@@ -215,7 +217,7 @@ class KRaftTarget(BrokerTarget):
         for server in self.servers:
             server.launch()
         for server in self.servers:
-            server.wait_until_it_answers(PATIENCE_S)
+            server.wait_until_it_answers(TIMEOUT_S)
         wait_until_all_know(self.servers, 120)
 
     def remove(self) -> None:
@@ -292,7 +294,7 @@ def make_target(
     properties: Mapping[str, str] | None = None,
     kafka_properties: Mapping[str, str] | None = None,
     kraft: bool = False,
-    doors: bool = False,
+    secured: bool = False,
     python: Path | None = None,
 ) -> Target:
     """Return a target: `barnabas`, `kafka` (1 GB of heap), `ceiling` or `sink`. `properties` are for both brokers.
@@ -300,15 +302,15 @@ def make_target(
     With `python` the target is Barnabas on this interpreter, with any name.
 
     With several `brokers` the target is a cluster of this size, with ZooKeeper or, with `kraft`, with Kafka's
-    controllers. With `doors` it is one broker that also has TLS and SASL listeners.
+    controllers. With `secured` it is one broker that also has TLS and SASL listeners.
     """
     merged = {**COMMON_PROPERTIES, **(properties or {})}
     if name == "kafka":
         merged = {**KAFKA_PROPERTIES, **merged, **(kafka_properties or {})}
     if python:
         return BrokerTarget(name, BarnabasServer(folder / name, properties=merged, python=python))
-    if doors:
-        return _with_doors(name, folder / name, merged)
+    if secured:
+        return _with_secured_listeners(name, folder / name, merged)
     if kraft:
         return KRaftTarget(name, folder, brokers, merged)
     if brokers > 1:
@@ -322,14 +324,14 @@ def make_target(
     raise ValueError(f"unknown target: {name}; expected barnabas, kafka, ceiling or sink")
 
 
-def _with_doors(name: str, folder: Path, properties: Mapping[str, str]) -> Target:
-    doors = Doors.new(folder)
-    settings = {**properties, **doors.settings(kraft=name == "kafka")}
+def _with_secured_listeners(name: str, folder: Path, properties: Mapping[str, str]) -> Target:
+    listeners = SecuredListeners.new(folder)
+    settings = {**properties, **listeners.broker_settings(kraft=name == "kafka")}
     target = BrokerTarget(
         name,
-        BarnabasServer(folder, port=doors.plain, properties=settings)
+        BarnabasServer(folder, port=listeners.plain, properties=settings)
         if name == "barnabas"
-        else KafkaServer(folder, heap="1g", port=doors.plain, properties=settings, jvm_flags=SERVER_FLAGS),
+        else KafkaServer(folder, heap="1g", port=listeners.plain, properties=settings, jvm_flags=SERVER_FLAGS),
     )
-    target.doors = doors
+    target.listeners = listeners
     return target

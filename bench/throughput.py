@@ -40,11 +40,11 @@ def produce_bench(
         topic = run.topic(name)
         run.target.create_topic(topic, partitions)
         if acks == -1:
-            one_record_at_all_replicas(run.target.bootstrap, topic, partitions)
+            replicate_first_records(run.target.bootstrap, topic, partitions)
         meter = CpuMeter(run.target.pids)
         limits = limits_of_round(driver, run.seconds, size, brokers)
-        given: dict[str, Any] = {**limits, **(options or {})}
-        figures = load.run(driver, bootstrap=run.target.bootstrap, topic=topic, size=size, **given)
+        arguments: dict[str, Any] = {**limits, **(options or {})}
+        figures = load.run(driver, bootstrap=run.target.bootstrap, topic=topic, size=size, **arguments)
         figures["cpu_s_per_gb"] = meter.spent() / (figures["records"] * size / 1e9)
         run.target.delete_topic(topic)
         return figures
@@ -52,20 +52,20 @@ def produce_bench(
     return Bench(name, about, THROUGHPUT, measure, partitions=partitions, brokers=brokers, **other)
 
 
-def one_record_at_all_replicas(bootstrap: str, topic: str, partitions: int) -> None:
+def replicate_first_records(bootstrap: str, topic: str, partitions: int) -> None:
     """Write a record to each partition and wait until all replicas have it.
 
     Kafka's followers begin to fetch from a new topic one second late. The bench must not measure this delay.
     """
     errors: list[KafkaError] = []
 
-    def told(error: KafkaError | None, _: Message) -> None:
+    def collect_error(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             errors.append(error)
 
     producer = Producer({"bootstrap.servers": bootstrap, "acks": -1})
     for partition in range(partitions):
-        producer.produce(topic, b"first", partition=partition, on_delivery=told)
+        producer.produce(topic, b"first", partition=partition, on_delivery=collect_error)
     if producer.flush(60) or errors:
         raise RuntimeError(f"not every partition of {topic} acknowledged a record: {errors}")
 

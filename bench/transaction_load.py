@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from bench.librdkafka import PATIENCE_MS, PRODUCER, Client, Producer, messages_of
+from bench.librdkafka import PRODUCER, TIMEOUT_MS, Client, Producer, messages_of
 from bench.payloads import payloads
 
 RECORDS, SIZE = 10, 1000
 """The default number of records of a transaction, and their size in bytes."""
-EACH_TO_ITS_PARTITION = 8
+MESSAGE_HAS_PARTITION = 8
 """RD_KAFKA_MSG_F_PARTITION."""
-FILLERS, FILLED = 4, 1000
+FILL_PRODUCERS, FILL_RECORDS = 4, 1000
 """The number of producers whose transactions overlap, and of records in each transaction."""
 ABORTED = 10
 """One transaction in this number is aborted."""
@@ -32,7 +32,7 @@ class Transactions(Client):
         self._partitions, self._records = partitions, records
         self._messages, self._keep = messages_of(payloads(SIZE)[:1] * records)
         self._next = number
-        self.transact("init_transactions", PATIENCE_MS)
+        self.transact("init_transactions", TIMEOUT_MS)
 
     def write(self) -> None:
         """Begin a transaction and queue its records."""
@@ -40,24 +40,24 @@ class Transactions(Client):
         for message in self._messages:
             message.partition = self._next = (self._next + 1) % self._partitions
         queued = self.library.rd_kafka_produce_batch(
-            self.topic, -1, EACH_TO_ITS_PARTITION, self._messages, self._records
+            self.topic, -1, MESSAGE_HAS_PARTITION, self._messages, self._records
         )
         if queued < self._records:
             raise RuntimeError(f"{queued} of {self._records} records were queued")
 
     def commit(self) -> None:
-        self.transact("commit_transaction", PATIENCE_MS)
+        self.transact("commit_transaction", TIMEOUT_MS)
 
     def abort(self) -> None:
         """Abort a transaction whose records are in the log: librdkafka discards records that it has not sent."""
         self.flush()
-        self.transact("abort_transaction", PATIENCE_MS)
+        self.transact("abort_transaction", TIMEOUT_MS)
 
 
-def _together(makers: Sequence[Callable[[], Any]], work: Callable[[Any], Any]) -> tuple[list[Any], float]:
+def _run_in_threads(factories: Sequence[Callable[[], Any]], work: Callable[[Any], Any]) -> tuple[list[Any], float]:
     """Make clients, and let each do its work in a thread. Return the results and the elapsed seconds."""
-    with ThreadPoolExecutor(len(makers)) as pool:
-        made = list(pool.map(lambda make: make(), makers))
+    with ThreadPoolExecutor(len(factories)) as pool:
+        made = list(pool.map(lambda create: create(), factories))
         begin = time.perf_counter()
         results = list(pool.map(work, made))
         elapsed = time.perf_counter() - begin
@@ -65,11 +65,13 @@ def _together(makers: Sequence[Callable[[], Any]], work: Callable[[Any], Any]) -
     return results, elapsed
 
 
-def _makers(bootstrap: str, topic: str, count: int, **options: int) -> list[Callable[[], Transactions]]:
+def _factories(bootstrap: str, topic: str, count: int, **options: int) -> list[Callable[[], Transactions]]:
     return [partial(Transactions, bootstrap, topic, number, **options) for number in range(count)]
 
 
-def many(bootstrap: str, topic: str, *, seconds: float, producers: int, partitions: int) -> dict[str, float]:
+def commit_repeatedly(
+    bootstrap: str, topic: str, *, seconds: float, producers: int, partitions: int
+) -> dict[str, float]:
     """Let each producer commit one transaction after the other, and return their rate."""
 
     def work(producer: Transactions) -> int:
@@ -80,7 +82,7 @@ def many(bootstrap: str, topic: str, *, seconds: float, producers: int, partitio
             done += 1
         return done
 
-    counts, elapsed = _together(_makers(bootstrap, topic, producers, partitions=partitions), work)
+    counts, elapsed = _run_in_threads(_factories(bootstrap, topic, producers, partitions=partitions), work)
     return {"transactions": sum(counts), "transactions_per_s": sum(counts) / elapsed}
 
 
@@ -93,36 +95,38 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 100) ->
         time.sleep(max(0.0, begin + number / rate - time.perf_counter()))
         producer.write()
         producer.flush()
-        asked = time.perf_counter()
+        begin_commit = time.perf_counter()
         producer.commit()
-        spent.append((time.perf_counter() - asked) * 1000)
+        spent.append((time.perf_counter() - begin_commit) * 1000)
     producer.close()
     steady = sorted(spent[len(spent) // 10 :])  # the first tenth warms up
     return {"p50_ms": steady[len(steady) // 2], "p99_ms": steady[int(len(steady) * 0.99)]}
 
 
-def long_ones(bootstrap: str, topic: str, *, seconds: float, max_records: int, producers: int = 2) -> dict[str, float]:
+def long_transactions(
+    bootstrap: str, topic: str, *, seconds: float, max_records: int, producers: int = 2
+) -> dict[str, float]:
     """Measure one transaction per producer, as long as the round: its records, and the time until it is committed."""
 
-    def make(number: int) -> Producer:
+    def create(number: int) -> Producer:
         config = {"transactional.id": f"{topic}-{number}", "bootstrap.servers": bootstrap, "linger.ms": 5}
         producer = Producer(topic, config, payloads(SIZE), [0])
-        producer.transact("init_transactions", PATIENCE_MS)
+        producer.transact("init_transactions", TIMEOUT_MS)
         return producer
 
     def work(producer: Producer) -> int:
         producer.transact("begin_transaction")
         sent = producer.send(seconds, max_records / producers)
-        producer.transact("commit_transaction", PATIENCE_MS)
+        producer.transact("commit_transaction", TIMEOUT_MS)
         return sent
 
-    counts, elapsed = _together([partial(make, number) for number in range(producers)], work)
+    counts, elapsed = _run_in_threads([partial(create, number) for number in range(producers)], work)
     return {"records": sum(counts), "seconds": elapsed, "mb_per_s": sum(counts) * SIZE / elapsed / 1e6}
 
 
 def fill(bootstrap: str, topic: str, *, records: int) -> dict[str, float]:
     """Write about `records` records to one partition in overlapping transactions, one in ten of them aborted."""
-    each = max(ABORTED, records // FILLED // FILLERS)
+    each = max(ABORTED, records // FILL_RECORDS // FILL_PRODUCERS)
 
     def work(producer: Transactions) -> int:
         aborted = set(random.Random(each).sample(range(each), each // ABORTED))
@@ -131,5 +135,7 @@ def fill(bootstrap: str, topic: str, *, records: int) -> dict[str, float]:
             producer.abort() if number in aborted else producer.commit()
         return each - len(aborted)
 
-    committed, _ = _together(_makers(bootstrap, topic, FILLERS, partitions=1, records=FILLED), work)
-    return {"records": each * FILLERS * FILLED, "committed": sum(committed) * FILLED}
+    committed, _ = _run_in_threads(
+        _factories(bootstrap, topic, FILL_PRODUCERS, partitions=1, records=FILL_RECORDS), work
+    )
+    return {"records": each * FILL_PRODUCERS * FILL_RECORDS, "committed": sum(committed) * FILL_RECORDS}

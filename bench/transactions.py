@@ -13,7 +13,7 @@ from typing import Any
 from bench import load
 from bench.bench import BROKERS, LIMIT, THROUGHPUT, Bench, Figures, Goal, Run
 from bench.groups import RESTARTS
-from bench.members import Caller
+from bench.members import PlainConnection
 from bench.process import CpuMeter
 from bench.throughput import FETCHED_BYTES_PER_S, ROUND_BYTES
 from bench.transaction_load import SIZE
@@ -27,7 +27,7 @@ SYNC_EACH_APPEND = {"log.flush.interval.messages": "1"}
 RATES = {"transactions_per_s": "higher", "cpu_ms_per_transaction": "lower"}
 LATENCIES = {"p50_ms": "lower", "p99_ms": "lower", "request_p50_ms": "lower", "request_p99_ms": "lower"}
 FETCHED = {**THROUGHPUT, "uncommitted_mb_per_s": "higher", "committed_to_uncommitted": "higher"}
-IDS, IDS_OF_CLIENT, CALLERS = 100_000, 10_000, 50
+IDS, IDS_OF_CLIENT, CONNECTIONS = 100_000, 10_000, 50
 SAMPLE = 200
 """The number of ids that are requested after a start: some from each of the fifty partitions."""
 TRANSACTION = 1
@@ -86,8 +86,8 @@ def measure_fetch(run: Run) -> Figures:
 
     def read(isolation: str, records: int) -> float:
         config = {"isolation.level": isolation}
-        asked: dict[str, Any] = {"topic": "fetch", "size": SIZE, "records": records, "config": config}
-        return load.run("consume", bootstrap=run.target.bootstrap, **asked)["mb_per_s"] * total / records
+        options: dict[str, Any] = {"topic": "fetch", "size": SIZE, "records": records, "config": config}
+        return load.run("consume", bootstrap=run.target.bootstrap, **options)["mb_per_s"] * total / records
 
     meter = CpuMeter(run.target.pids)
     speed = read("read_committed", committed)
@@ -110,41 +110,41 @@ def measure_ids(run: Run) -> Figures:
         run.target.stop()
         begin = time.perf_counter()
         run.target.start()
-        answering = time.perf_counter()
+        started = time.perf_counter()
         asyncio.run(_check_ids(run))
         loaded = time.perf_counter()
-        restarts.append((loaded - answering, loaded - begin))
+        restarts.append((loaded - started, loaded - begin))
     load_s, start_s = (fmean(figures) for figures in zip(*restarts, strict=True))
     return {"load_s": load_s, "start_s": start_s}
 
 
 async def _make_ids(run: Run) -> None:
     """Create the ids over many connections together."""
-    callers = await asyncio.gather(*(Caller.open(run.target.bootstrap) for _ in range(CALLERS)))
-    shares = (_new_epochs(caller, range(number, IDS, CALLERS)) for number, caller in enumerate(callers))
+    connections = await asyncio.gather(*(PlainConnection.open(run.target.bootstrap) for _ in range(CONNECTIONS)))
+    shares = (_new_epochs(connection, range(number, IDS, CONNECTIONS)) for number, connection in enumerate(connections))
     await asyncio.gather(*shares)
-    for caller in callers:
-        caller.close()
+    for connection in connections:
+        connection.close()
 
 
 async def _check_ids(run: Run) -> None:
     """Request ids one after the other, so that the requests take little processor time from the loading."""
-    caller = await Caller.open(run.target.bootstrap)
-    epochs = await _new_epochs(caller, range(0, IDS, IDS // SAMPLE))
+    connection = await PlainConnection.open(run.target.bootstrap)
+    epochs = await _new_epochs(connection, range(0, IDS, IDS // SAMPLE))
     assert all(epoch > 0 for epoch in epochs), "a transactional id was lost"
-    caller.close()
+    connection.close()
 
 
-async def _new_epochs(caller: Caller, numbers: Iterable[int]) -> list[int]:
+async def _new_epochs(connection: PlainConnection, numbers: Iterable[int]) -> list[int]:
     """Send InitProducerId for each of these ids until the coordinator accepts it, and return their epochs."""
     epochs = []
     for number in numbers:
         key, client_id = f"id-{number}", b"client-%d" % (number // IDS_OF_CLIENT)
         request = InitProducerIdRequest(transactional_id=key, transaction_timeout_ms=60_000)
-        while (answer := await caller.send(ApiKey.INIT_PRODUCER_ID, 1, request, client_id)).error_code:
+        while (response := await connection.send(ApiKey.INIT_PRODUCER_ID, 1, request, client_id)).error_code:
             await asyncio.sleep(0.02)
-            await caller.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=key, key_type=TRANSACTION))
-        epochs.append(answer.producer_epoch)
+            await connection.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=key, key_type=TRANSACTION))
+        epochs.append(response.producer_epoch)
     return epochs
 
 

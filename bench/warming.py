@@ -12,7 +12,7 @@ STILL_WARMING = 1.03
 
 
 @dataclass(frozen=True)
-class Warmth:
+class WarmUpResult:
     """The rounds or passes of a warm-up, and the rival's figures that were still improving at its end."""
 
     rounds: int
@@ -28,7 +28,7 @@ class Warmth:
 
 
 class WarmUp:
-    """Rounds that do not count, until `least` are over and the rival's `figures` have stopped improving.
+    """Rounds that do not count, until `min_rounds` are over and the rival's `figures` have stopped improving.
 
     A JVM compiles code that has run often, and compiles it again when it has run more often: this takes more than a few
     seconds. `figures` maps each figure to "higher" or "lower", whichever is better. It is empty without a rival.
@@ -37,14 +37,14 @@ class WarmUp:
     def __init__(
         self,
         figures: Mapping[str, str],
-        least: int,
+        min_rounds: int,
         *,
-        most: int = MAX_WARMUPS,
+        max_rounds: int = MAX_WARMUPS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._figures = figures
-        self._least = least
-        self._most = most
+        self._min_rounds = min_rounds
+        self._max_rounds = max_rounds
         self._clock = clock
         self._begun = clock()
         self._rounds = 0
@@ -52,12 +52,12 @@ class WarmUp:
         self._rising = tuple(figures)
 
     def is_over(self) -> bool:
-        """Return whether rounds count from now on. With `least` 0 they count from the first."""
-        if not self._least:
+        """Return whether rounds count from now on. With `min_rounds` 0 they count from the first."""
+        if not self._min_rounds:
             return True
-        if self._rounds < self._least:
+        if self._rounds < self._min_rounds:
             return False
-        return not self._rising or self._rounds >= self._most or self._spent() >= MAX_WARMUP_S
+        return not self._rising or self._rounds >= self._max_rounds or self._spent() >= MAX_WARMUP_S
 
     def add(self, rivals: Mapping[str, float]) -> None:
         """Add a finished round with the figures of the rival."""
@@ -76,6 +76,6 @@ class WarmUp:
     def _spent(self) -> float:
         return self._clock() - self._begun
 
-    def warmth(self) -> Warmth:
+    def result(self) -> WarmUpResult:
         """Return the state of the warm-up so far."""
-        return Warmth(self._rounds, self._spent(), self._rising)
+        return WarmUpResult(self._rounds, self._spent(), self._rising)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import crc32c
 
 CLIENT_ID = b"bench"
-PARTITION_ANSWER = 30
+PARTITION_RESPONSE_SIZE = 30
 RECEIVE_SIZE = 1 << 16
 SO_TIMESTAMPNS = 35
 """The option that makes Linux stamp bytes with their arrival time (socket(7)). Old versions of `socket` lack it."""
@@ -48,7 +48,7 @@ def small_batch() -> bytes:
     return one_record_batch(b"x" * 100, int(time.time() * 1000))
 
 
-def framed(api_key: int, version: int, body: bytes, client_id: bytes = CLIENT_ID) -> bytes:
+def request_frame(api_key: int, version: int, body: bytes, client_id: bytes = CLIENT_ID) -> bytes:
     """Return a whole request frame with header version 1."""
     frame = struct.pack(">hhih", api_key, version, 7, len(client_id)) + client_id + body
     return struct.pack(">i", len(frame)) + frame
@@ -62,15 +62,17 @@ def text(value: str) -> bytes:
 def produce_request(topic: str, batches: Sequence[tuple[int, bytes]], acks: int = 1) -> bytes:
     """Return a Produce v7 request to one topic; `batches` holds (partition, batch)."""
     body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic) + struct.pack(">i", len(batches))
-    return framed(0, 7, body + b"".join(struct.pack(">ii", index, len(batch)) + batch for index, batch in batches))
+    return request_frame(
+        0, 7, body + b"".join(struct.pack(">ii", index, len(batch)) + batch for index, batch in batches)
+    )
 
 
 class RepeatedRequest:
     """One produce request, sent again and again."""
 
-    def __init__(self, request: bytes, at_most: int) -> None:
+    def __init__(self, request: bytes, max_count: int) -> None:
         self._size = len(request)
-        self._bytes = memoryview(request * at_most)
+        self._bytes = memoryview(request * max_count)
 
     def take(self, count: int) -> memoryview:
         """Return the bytes of `count` requests."""
@@ -100,20 +102,20 @@ class IdempotentRequests:
 
 def metadata_request(topic: str) -> bytes:
     """Return a Metadata v1 request of one topic."""
-    return framed(3, 1, struct.pack(">i", 1) + text(topic))
+    return request_frame(3, 1, struct.pack(">i", 1) + text(topic))
 
 
 def fetch_request(topic: str, offset: int, max_bytes: int) -> bytes:
     """Return a Fetch v4 request of partition 0 of one topic, which waits up to half a second for a first byte."""
     lead = struct.pack(">iiiibi", -1, 500, 1, max_bytes, 0, 1)
-    return framed(1, 4, lead + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes))
+    return request_frame(1, 4, lead + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes))
 
 
 def session_fetch_request(topic: str, index: int, offset: int, session: tuple[int, int], wait_ms: int) -> bytes:
     """Return a Fetch v11 request of one partition in a fetch session (id, epoch), which waits for a first byte."""
     lead = struct.pack(">iiiibiii", -1, wait_ms, 1, 1 << 20, 0, *session, 1)
     partition = struct.pack(">iiiqqi", 1, index, -1, offset, -1, 1 << 20)
-    return framed(1, 11, lead + text(topic) + partition + struct.pack(">i", 0) + text(""))
+    return request_frame(1, 11, lead + text(topic) + partition + struct.pack(">i", 0) + text(""))
 
 
 def connect(bootstrap: str) -> socket.socket:
@@ -124,7 +126,7 @@ def connect(bootstrap: str) -> socket.socket:
     return connection
 
 
-def received(connection: socket.socket, size: int = RECEIVE_SIZE) -> bytes:
+def receive(connection: socket.socket, size: int = RECEIVE_SIZE) -> bytes:
     """Receive at least one byte. Raises an error if the connection is closed."""
     data = connection.recv(size)
     if not data:
@@ -132,20 +134,20 @@ def received(connection: socket.socket, size: int = RECEIVE_SIZE) -> bytes:
     return data
 
 
-def stamp_arrivals(connection: socket.socket) -> None:
-    """Make the kernel report arrival times to `received_at`, if it supports this."""
+def enable_arrival_timestamps(connection: socket.socket) -> None:
+    """Make the kernel report arrival times to `receive_with_time`, if it supports this."""
     if sys.platform == "linux":
         connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
 
 
-def received_at(connection: socket.socket) -> tuple[bytes, float]:
-    """Receive as `received` does, and return the bytes with the wall-clock arrival time of the last byte."""
-    data, notes, _, _ = connection.recvmsg(RECEIVE_SIZE, socket.CMSG_SPACE(_STAMP.size))
+def receive_with_time(connection: socket.socket) -> tuple[bytes, float]:
+    """Receive as `receive` does, and return the bytes with the wall-clock arrival time of the last byte."""
+    data, ancillary, _, _ = connection.recvmsg(RECEIVE_SIZE, socket.CMSG_SPACE(_STAMP.size))
     if not data:
         raise ConnectionError("the server closed the connection")
-    for level, kind, note in notes:
+    for level, kind, data_bytes in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
-            seconds, nanoseconds = _STAMP.unpack(note)
+            seconds, nanoseconds = _STAMP.unpack(data_bytes)
             return data, float(seconds + nanoseconds / 1e9)
     return data, time.time()
 
@@ -154,34 +156,36 @@ def read_frame(connection: socket.socket) -> bytes:
     """Read one whole response, and return it without its length."""
     data = b""
     while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
-        data += received(connection, 1 << 18)
+        data += receive(connection, 1 << 18)
     return data[4:]
 
 
-class Answers:
+class ResponseCounter:
     """A counter of Produce v7 responses of equal size, which checks every error code."""
 
     def __init__(self, topic: str, partitions: int = 1) -> None:
         first_error = 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4
-        self.size = first_error - 4 + PARTITION_ANSWER * partitions + 4
-        self.errors_at = [first_error + PARTITION_ANSWER * index for index in range(partitions)]
+        self.size = first_error - 4 + PARTITION_RESPONSE_SIZE * partitions + 4
+        self.error_positions = [first_error + PARTITION_RESPONSE_SIZE * index for index in range(partitions)]
         self._rest = b""
 
-    def take(self, data: bytes) -> int:
-        """Add bytes, and return the number of responses that they complete. Raises RuntimeError for an error code."""
+    def add(self, data: bytes) -> int:
+        """Return the number of responses that these bytes complete. Raises RuntimeError for an error code."""
         data = self._rest + data if self._rest else data
         count = len(data) // self.size
         whole = count * self.size
         frames, self._rest = data[:whole], data[whole:]
         if count and struct.unpack_from(">i", frames)[0] != self.size - 4:
             raise RuntimeError(f"an unexpected response of {struct.unpack_from('>i', frames)[0]} bytes")
-        for place in self.errors_at:
-            if any(frames[place :: self.size]) or any(frames[place + 1 :: self.size]):
-                raise RuntimeError(f"a response with error {struct.unpack_from('>h', frames, place)[0]}")
+        for position in self.error_positions:
+            if any(frames[position :: self.size]) or any(frames[position + 1 :: self.size]):
+                raise RuntimeError(f"a response with error {struct.unpack_from('>h', frames, position)[0]}")
         return count
 
 
-def settle(bootstrap: str, requests: Sequence[bytes], answers: Answers, *, timeout_s: float = 60) -> None:
+def send_until_accepted(
+    bootstrap: str, requests: Sequence[bytes], responses: ResponseCounter, *, timeout_s: float = 60
+) -> None:
     """Send each request until its response has no error.
 
     Kafka's metadata names a leader before that broker accepts records for the partition, and the first request to a
@@ -193,7 +197,7 @@ def settle(bootstrap: str, requests: Sequence[bytes], answers: Answers, *, timeo
             while True:
                 connection.sendall(request)
                 frame = b"\0" * 4 + read_frame(connection)
-                if not any(any(frame[place : place + 2]) for place in answers.errors_at):
+                if not any(any(frame[position : position + 2]) for position in responses.error_positions):
                     break
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"still an error in the response after {timeout_s} s: {frame[:200]!r}")
@@ -203,22 +207,22 @@ def settle(bootstrap: str, requests: Sequence[bytes], answers: Answers, *, timeo
 class Cycle:
     """A ring of equally long requests in one random order, which are taken several at a time without copying."""
 
-    def __init__(self, requests: Sequence[bytes], at_most: int) -> None:
+    def __init__(self, requests: Sequence[bytes], max_count: int) -> None:
         self._size = len(requests[0])
         if any(len(request) != self._size for request in requests):
             raise ValueError("the requests of a cycle must have the same size")
         order = list(requests)
         random.Random(7).shuffle(order)
         self._length = len(order)
-        self._at_most = at_most
-        around = order * (1 + -(-at_most // len(order)))
-        self._bytes = memoryview(b"".join(around))
+        self._max_count = max_count
+        repeated = order * (1 + -(-max_count // len(order)))
+        self._bytes = memoryview(b"".join(repeated))
         self._next = 0
 
     def take(self, count: int) -> Iterator[memoryview]:
         """Yield the next `count` requests in pieces, to be sent one after the other."""
         while count:
-            part = min(count, self._at_most)
+            part = min(count, self._max_count)
             begin = self._next * self._size
             yield self._bytes[begin : begin + part * self._size]
             self._next = (self._next + part) % self._length

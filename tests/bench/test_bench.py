@@ -19,7 +19,7 @@ from bench.published import markdown
 from bench.replay import batch_of
 from bench.report import BenchResult, Spread, read_json, write_json
 from bench.runner import Plan, run_bench
-from bench.wire import Answers, Cycle, connect, one_record_batch, received_at, stamp_arrivals
+from bench.wire import Cycle, ResponseCounter, connect, enable_arrival_timestamps, one_record_batch, receive_with_time
 from tests.server_process import wait_until
 
 from barnabas.protocol.batch_header import write_crc
@@ -64,16 +64,16 @@ def test_the_batch_of_the_load_is_legal() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_an_error_in_any_answer_is_seen(partitions: int) -> None:
-    answers = Answers("topic", partitions)
-    size, error_at = answers.size, answers.errors_at[-1]
+    responses = ResponseCounter("topic", partitions)
+    size, error_at = responses.size, responses.error_positions[-1]
     good = bytearray(size)
     struct.pack_into(">i", good, 0, size - 4)
     bad = bytearray(good)
     struct.pack_into(">h", bad, error_at, 3)
-    assert answers.take(bytes(good + good[:10])) == 1
-    assert answers.take(bytes(good[10:])) == 1
+    assert responses.add(bytes(good + good[:10])) == 1
+    assert responses.add(bytes(good[10:])) == 1
     with pytest.raises(RuntimeError, match="error"):
-        answers.take(bytes(good + bad))
+        responses.add(bytes(good + bad))
 
 
 @pytest.mark.parametrize("count", [1, 3, 64, 100])
@@ -94,7 +94,7 @@ def test_an_answer_has_come_when_it_is_there_and_not_when_it_is_read() -> None:
         connect(f"127.0.0.1:{listener.getsockname()[1]}") as client,
         listener.accept()[0] as server,
     ):
-        stamp_arrivals(client)
+        enable_arrival_timestamps(client)
 
         def is_noted() -> bool:
             """The kernel begins to take notes a little later; until then bytes come when they are read."""
@@ -102,7 +102,7 @@ def test_an_answer_has_come_when_it_is_there_and_not_when_it_is_read() -> None:
             server.sendall(b"answer")
             select.select([client], [], [], 10)
             seen = time.time()
-            data, arrived = received_at(client)
+            data, arrived = receive_with_time(client)
             assert data == b"answer" and arrived > sent - 0.001
             return arrived < seen
 
@@ -200,7 +200,7 @@ def test_replicas_have_begun_before_what_all_acknowledge_is_timed(
         target.asked.append(driver)
         return {"records": 1.0}
 
-    monkeypatch.setattr(throughput, "one_record_at_all_replicas", wait)
+    monkeypatch.setattr(throughput, "replicate_first_records", wait)
     monkeypatch.setattr(throughput.load, "run", produce)
     throughput.librdkafka_bench("one", "", size=1000, partitions=6, acks=acks).measure(Run(cast(Any, target), 1, 0))
     assert target.asked == ["create 6", *waits, "produce", "delete"]

@@ -24,8 +24,8 @@ async def joined(plane: SharePlane, kind: type[M], count: int = 1) -> list[M]:
     """Let members join the group `g`, and send their heartbeats until all have an assignment."""
     members = [kind(await plane.connect(), "g", "t") for _ in range(count)]
     for member in members:
-        await member.find()
-        await member.join_again()
+        await member.find_coordinator()
+        await member.rejoin()
     for _ in range(30):
         for member in members:
             assert await member.heartbeat() is ErrorCode.NONE
@@ -44,10 +44,10 @@ def test_a_member_keeps_its_epoch_with_heartbeats_at_the_interval(kind: type[Mod
     async def talk(plane: SharePlane) -> None:
         (member,) = await joined(plane, kind)
         before, epoch = member.heartbeats, member.generation
-        beating = asyncio.create_task(member.beat(0))
+        heartbeats_task = asyncio.create_task(member.send_heartbeats(0))
         await asyncio.sleep(12 * HEARTBEAT_S - 1)
         assert (member.heartbeats - before, member.generation) == (12, epoch)
-        beating.cancel()
+        heartbeats_task.cancel()
         await member.leave()
         member.generation = epoch
         assert await member.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID

@@ -17,7 +17,7 @@ from bench.compaction import MAX_WARM_PASSES, DirtyBroker, warm_up
 from bench.published import markdown
 from bench.report import print_result, read_json, write_json
 from bench.runner import Plan, run_bench
-from bench.warming import MAX_WARMUP_S, MAX_WARMUPS, Warmth, WarmUp
+from bench.warming import MAX_WARMUP_S, MAX_WARMUPS, WarmUp, WarmUpResult
 
 RATE = {"mb_per_s": "higher"}
 BOTH = {"mb_per_s": "higher", "p50_ms": "lower"}
@@ -66,7 +66,7 @@ def test_a_rival_is_warm_when_its_figure_stops_getting_better(figures: list[floa
 def test_a_rival_goes_on_warming_while_any_of_its_figures_gets_better() -> None:
     rounds = [{"mb_per_s": 100.0, "p50_ms": p50} for p50 in (9.0, 5.0, 3.0, 2.0, 2.0, 1.0)]
     warming = WarmUp(BOTH, 1)
-    assert rounds_of(warming, rounds) == 5 and not warming.warmth().rising
+    assert rounds_of(warming, rounds) == 5 and not warming.result().rising
     assert rounds_of(WarmUp(RATE, 1), rounds) == 2
 
 
@@ -82,7 +82,7 @@ def test_so_many_rounds_as_asked_for_warm_up_at_least() -> None:
 
 def test_nothing_warms_up_where_that_is_asked_for() -> None:
     warming = WarmUp(RATE, 0)
-    assert warming.is_over() and warming.warmth().rising == ("mb_per_s",), "nobody has seen it stop"
+    assert warming.is_over() and warming.result().rising == ("mb_per_s",), "nobody has seen it stop"
 
 
 def test_warming_up_is_bounded_in_time_and_says_what_still_got_better() -> None:
@@ -93,7 +93,7 @@ def test_warming_up_is_bounded_in_time_and_says_what_still_got_better() -> None:
         rounds += 1
         clock.now += MAX_WARMUP_S / 3 + 1
         warming.add({"mb_per_s": 1.1**rounds, "p50_ms": 5.0})
-    assert warming.warmth() == Warmth(3, clock.now - 1000, ("mb_per_s",))
+    assert warming.result() == WarmUpResult(3, clock.now - 1000, ("mb_per_s",))
     asked = WarmUp(RATE, 2, clock=clock)
     for number in range(2):
         assert not asked.is_over()
@@ -165,7 +165,7 @@ def rising_until(number: int) -> Bench:
 def test_rounds_count_from_when_the_rival_is_warm(tmp_path: Path) -> None:
     result = run_bench(rising_until(3), BROKERS, Plan(tmp_path, 1, rounds=2))
     assert [figures["cpu_s_per_gb"] for figures in result.rounds["barnabas"]] == [5, 6]
-    assert result.warmth is not None and (result.warmth.rounds, result.warmth.rising) == (5, ())
+    assert result.warm_up is not None and (result.warm_up.rounds, result.warm_up.rising) == (5, ())
     assert [row[-1] for row in result.goal_rows()] == ["yes"]
     assert "About it. Rounds: 2. Warm-up: 5." in markdown([result])
 
@@ -184,9 +184,9 @@ def test_a_reader_sees_that_a_rival_was_not_warm(
     write_json(tmp_path / "run.json", [result], {})
     [read] = read_json([tmp_path / "run.json"], {"one": result.bench})
     assert read.run is not None and replace(read, run=None) == result
-    write_json(tmp_path / "again.json", [replace(result, warmth=None)], {})
+    write_json(tmp_path / "again.json", [replace(result, warm_up=None)], {})
     [again] = read_json([tmp_path / "run.json", tmp_path / "again.json"], {"one": result.bench})
-    assert again.warmth is None, "the later run says nothing of it"
+    assert again.warm_up is None, "the later run says nothing of it"
 
 
 @pytest.mark.usefixtures("idle")
@@ -212,7 +212,7 @@ def test_an_interpreter_without_barnabas_is_rejected(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("idle")
 def test_without_a_rival_the_rounds_of_the_plan_warm_up(tmp_path: Path) -> None:
     result = run_bench(rising_until(99), ["barnabas"], Plan(tmp_path, 1, rounds=1, warmup=2))
-    assert result.warmth is not None and (result.warmth.rounds, result.warmth.rising) == (2, ())
+    assert result.warm_up is not None and (result.warm_up.rounds, result.warm_up.rising) == (2, ())
 
 
 @pytest.mark.usefixtures("idle")
@@ -229,12 +229,12 @@ def test_a_reader_sees_why_a_rival_is_cold(tmp_path: Path) -> None:
 def test_a_round_in_which_a_rival_was_not_warm_stands_for_all(tmp_path: Path) -> None:
     def measure(run: Run) -> Figures:
         rising = ("mb_per_s",) if run.number == 1 and run.target.name == RIVAL else ()
-        run.warmth = Warmth(run.number + 1, 1.0, rising)
+        run.warm_up = WarmUpResult(run.number + 1, 1.0, rising)
         return {"mb_per_s": 5.0}
 
     fresh = replace(rising_until(0), measure=measure, figures=RATE, started=False)
     result = run_bench(fresh, BROKERS, Plan(tmp_path, 1, rounds=3, warmup=0))
-    assert result.warmth == Warmth(2, 1.0, ("mb_per_s",))
+    assert result.warm_up == WarmUpResult(2, 1.0, ("mb_per_s",))
 
 
 class Cleaner:
@@ -257,6 +257,6 @@ def test_copies_of_a_log_are_cleaned_until_that_gets_no_faster(
     speeds: list[float], passes: int, rising: tuple[str, ...]
 ) -> None:
     cleaner, copies = Cleaner(speeds), [f"warm-{number}" for number in range(MAX_WARM_PASSES)]
-    warmth = warm_up(cast(DirtyBroker, cleaner), copies)
+    ended = warm_up(cast(DirtyBroker, cleaner), copies)
     assert cleaner.cleaned == copies[:passes]
-    assert (warmth.rounds, warmth.rising) == (passes, rising)
+    assert (ended.rounds, ended.rising) == (passes, rising)

@@ -217,7 +217,7 @@ async def test_tokens_telemetry_and_streams_groups_follow_the_metadata_of_the_qu
             for broker_id in cluster.brokers:
                 group = next(one.key for one in coordinators if one.node_id == broker_id)
                 member = await StreamsGroupMember.open(cluster.address(broker_id), group, "t")
-                await member.join_again()
+                await member.rejoin()
                 while member.active != {0, 1}:
                     await asyncio.sleep(0.1)
                     await member.heartbeat()

@@ -18,11 +18,11 @@ import uvloop
 from bench.wire import (
     connect,
     fetch_request,
-    framed,
     metadata_request,
     one_record_batch,
     produce_request,
     read_frame,
+    request_frame,
     text,
 )
 from tests.server.network.test_response_batcher import exactly
@@ -396,10 +396,10 @@ def test_a_request_repeated_after_a_lost_answer_is_appended_once(joined: Counter
 def authenticated(broker: Broker, user: str) -> socket.socket:
     """A connection of this user to a listener with SASL."""
     client = connect(broker.bootstrap)
-    client.sendall(framed(17, 1, text("PLAIN")))
+    client.sendall(request_frame(17, 1, text("PLAIN")))
     assert read_frame(client)[4:6] == b"\0\0"
     token = f"\0{user}\0{PASSWORDS[user]}".encode()
-    client.sendall(framed(36, 1, struct.pack(">i", len(token)) + token))
+    client.sendall(request_frame(36, 1, struct.pack(">i", len(token)) + token))
     assert read_frame(client)[4:6] == b"\0\0"
     return client
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from bench.wire import connect, fetch_request, metadata_request, produce_request, received, small_batch
+from bench.wire import connect, fetch_request, metadata_request, produce_request, receive, small_batch
 from tests.waiting import until
 
 from barnabas.protocol.errors import ProtocolError
@@ -337,7 +337,7 @@ def test_a_crowd_gets_its_answers_in_order(loop: Callable[[], Any], monkeypatch:
                 clients[index] = stack.enter_context(connect(broker.bootstrap))
 
 
-class Crowd:
+class BatchedServer:
     """A socket server whose answers all go through the box; a request says with how many bytes it is to be answered."""
 
     def __init__(self) -> None:
@@ -371,9 +371,9 @@ class Crowd:
         return numbers
 
 
-def in_a_crowd(talk: Callable[[Crowd], Awaitable[None]], loop: Callable[[], Any]) -> None:
+def in_a_crowd(talk: Callable[[BatchedServer], Awaitable[None]], loop: Callable[[], Any]) -> None:
     async def main() -> None:
-        crowd = Crowd()
+        crowd = BatchedServer()
         await crowd.server.bind()
         await crowd.server.start()
         async with asyncio.timeout(60):
@@ -393,7 +393,7 @@ def in_a_crowd(talk: Callable[[Crowd], Awaitable[None]], loop: Callable[[], Any]
 def test_a_client_that_has_said_all_gets_all_answers(loop: Callable[[], Any], count: int, size: int) -> None:
     """Its transport closes itself as soon as it is empty, and the box must have nothing then."""
 
-    async def talk(crowd: Crowd) -> None:
+    async def talk(crowd: BatchedServer) -> None:
         reader, writer = await crowd.connect()
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(crowd.requests(count, size))
@@ -407,7 +407,7 @@ def test_a_client_that_has_said_all_gets_all_answers(loop: Callable[[], Any], co
 
 @LOOPS
 def test_a_connection_is_closed_behind_what_is_in_the_box(loop: Callable[[], Any]) -> None:
-    async def talk(crowd: Crowd) -> None:
+    async def talk(crowd: BatchedServer) -> None:
         clients = [await crowd.connect() for _ in range(RESPONSES_PER_BACKGROUND_SEND + 10)]
         for _, writer in clients:
             writer.write(crowd.requests(3, 10) + crowd.requests(1, -1) + crowd.requests(3, 10))
@@ -430,5 +430,5 @@ def number_of(client: socket.socket) -> int:
 def exactly(client: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        data += received(client, size - len(data))
+        data += receive(client, size - len(data))
     return data

@@ -13,7 +13,7 @@ USER, PASSWORD, MECHANISM = "ann", "s3cret", "SCRAM-SHA-512"
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
-class Doors(NamedTuple):
+class SecuredListeners(NamedTuple):
     """The listeners of a broker, the CA certificate that its clients trust, and its key."""
 
     plain: int
@@ -23,7 +23,7 @@ class Doors(NamedTuple):
     key: Path
 
     @classmethod
-    def new(cls, folder: Path) -> Doors:
+    def new(cls, folder: Path) -> SecuredListeners:
         """Choose free ports, and write the certificates to the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         authority = Authority.new("bench")
@@ -32,7 +32,7 @@ class Doors(NamedTuple):
         authority.issue("localhost", ["127.0.0.1"]).write(key)
         return cls(free_port(), f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", ca, key)
 
-    def settings(self, *, kraft: bool) -> dict[str, str]:
+    def broker_settings(self, *, kraft: bool) -> dict[str, str]:
         """Return the settings of a broker; a KRaft broker also has the listener of its controllers."""
         listeners = f"PLAINTEXT://127.0.0.1:{self.plain},TLS://{self.tls},SCRAM://{self.scram}"
         found = {
@@ -51,11 +51,11 @@ class Doors(NamedTuple):
             found["controller.quorum.voters"] = f"1@{controller}"
         return found
 
-    def of_librdkafka(self) -> dict[str, Any]:
+    def librdkafka_settings(self) -> dict[str, Any]:
         """Return the TLS settings of librdkafka's clients."""
         return {"security.protocol": "ssl", "ssl.ca.location": str(self.ca)}
 
-    def of_ours(self, *, scram: bool) -> dict[str, str]:
+    def client_settings(self, *, scram: bool) -> dict[str, str]:
         """Return the settings of Barnabas's clients, which have the names of the Java client's settings."""
         trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca)}
         if not scram:
