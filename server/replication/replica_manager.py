@@ -673,6 +673,9 @@ class ReplicaManager:
         where nothing has changed.
         """
         budget, total, whole_batch = max(0, params.max_bytes - before), 0, not params.hard_limit and not before
+        # Before all reads: an acknowledged producer's next request is often received already and appended immediately,
+        # and this response then has its records, too.
+        updated = self._update_follower_fetch_states(params, partitions) if params.follower != CONSUMER else None
         results: list[FetchResult] = []
         for position, (topic, wanted) in enumerate(partitions):
             if former is not None and self._is_unchanged(former[position], topic, wanted, params.isolation):
@@ -680,7 +683,12 @@ class ReplicaManager:
                 continue
             try:
                 found = self._read_partition(
-                    topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch
+                    topic,
+                    wanted,
+                    params,
+                    min(wanted.partition_max_bytes, budget),
+                    whole_batch,
+                    is_updated=updated is not None and position in updated,
                 )
             except Exception as error:  # noqa: BLE001 - a fault in one partition must not affect the others
                 last = results[-1] if results else None
@@ -716,10 +724,48 @@ class ReplicaManager:
     def _holds_back(self, partition: Partition, follower: int) -> bool:
         return self._throttle is not None and self._throttle.holds_back(partition, follower)
 
+    def _update_follower_fetch_states(
+        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]]
+    ) -> set[int]:
+        """Update the follower where it has new records, and return the positions of these partitions.
+
+        Their high watermarks may rise, which completes produce requests. `_read_partition` updates the follower in the
+        other partitions, which may be thousands, and reports the errors of all.
+        """
+        updated: set[int] = set()
+        if params.has_waited:
+            return updated
+        for position, (topic, wanted) in enumerate(partitions):
+            partition = self._partitions.get((topic, wanted.partition))
+            if partition is None or partition.followers is None or partition.is_offline:
+                continue
+            replica, log = partition.followers.replicas.get(params.follower), partition.log
+            if replica is None or replica.log_end_offset == wanted.fetch_offset:
+                continue
+            try:
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                if (
+                    log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset
+                    and _diverging_epoch(partition, wanted) is None
+                ):
+                    partition.update_follower_fetch_state(follower_fetch(wanted, params))
+                    updated.add(position)
+            except Exception:  # noqa: BLE001, S112 - `_read_partition` finds and reports the same error
+                continue
+        return updated
+
     def _read_partition(
-        self, topic: str, wanted: FetchPartition, params: FetchParams, max_bytes: int, whole_batch: bool
+        self,
+        topic: str,
+        wanted: FetchPartition,
+        params: FetchParams,
+        max_bytes: int,
+        whole_batch: bool,
+        *,
+        is_updated: bool,
     ) -> FetchedPartition:
-        """Read one partition. Raises KafkaError for the partition's result."""
+        """Read one partition. `is_updated`: the follower is updated already. Raises KafkaError for the partition's
+        result."""
         partition = self._partitions.get((topic, wanted.partition))
         if partition is None or not partition.is_leader or partition.is_offline:
             if partition is None or partition.is_offline or not params.any_replica or partition.leader == NO_LEADER:
@@ -728,18 +774,14 @@ class ReplicaManager:
         elif wanted.current_leader_epoch >= 0:
             partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
-        is_at_end = wanted.fetch_offset == log.log_end_offset
-        if wanted.last_fetched_epoch >= 0 and not (
-            is_at_end and wanted.last_fetched_epoch == log.leader_epochs.latest_epoch
-        ):
-            diverging = partition.find_diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
-            if diverging is not None:
-                return FetchedPartition(
-                    b"", log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
-                )
+        diverging = _diverging_epoch(partition, wanted)
+        if diverging is not None:
+            return FetchedPartition(
+                b"", log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
+            )
         if params.follower != CONSUMER:
-            if is_at_end:
-                return self._follower_result(partition, wanted, params, b"")
+            if wanted.fetch_offset == log.log_end_offset:
+                return self._follower_result(partition, wanted, params, b"", is_updated=is_updated)
             if self._holds_back(partition, params.follower):
                 max_bytes, whole_batch = 0, False
         if params.rack and self._selector is not None and partition.followers is not None:
@@ -767,7 +809,7 @@ class ReplicaManager:
         except LogDirFailedError as error:
             raise self._storage_error(error) from error
         if params.follower != CONSUMER:
-            return self._follower_result(partition, wanted, params, found.records)
+            return self._follower_result(partition, wanted, params, found.records, is_updated=is_updated)
         aborted = found.aborted_transactions
         result = FetchedPartition(
             found.records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted
@@ -777,14 +819,21 @@ class ReplicaManager:
         return result
 
     def _follower_result(
-        self, partition: Partition, wanted: FetchPartition, params: FetchParams, records: Sendable
+        self,
+        partition: Partition,
+        wanted: FetchPartition,
+        params: FetchParams,
+        records: Sendable,
+        *,
+        is_updated: bool,
     ) -> FetchedPartition:
         """Update the follower's log end offset by its fetch offset, and return its result. Raises KafkaError.
 
-        The same fetch after a wait updates nothing.
+        If `is_updated`, and after a wait of the fetch, nothing is updated.
         """
         log, throttle, fetch = partition.log, self._throttle, follower_fetch(wanted, params)
-        replica = partition.get_replica(fetch) if params.has_waited else partition.update_follower_fetch_state(fetch)
+        knows_fetch = is_updated or params.has_waited
+        replica = partition.get_replica(fetch) if knows_fetch else partition.update_follower_fetch_state(fetch)
         if throttle is not None and records:
             throttle.record_sent(partition, params.follower, len(records))
         high_watermark = log.high_watermark
@@ -1150,6 +1199,16 @@ class ReplicaManager:
         self._suspended.close()
         for purgatory in self._purgatories:
             purgatory.complete_all()
+
+
+def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
+    """Return `Partition.find_diverging_epoch` of a fetch that names its last fetched epoch. Raises KafkaError."""
+    last_epoch, log = wanted.last_fetched_epoch, partition.log
+    if last_epoch < 0 or (
+        wanted.fetch_offset == log.log_end_offset and last_epoch == log.leader_epochs.latest_epoch
+    ):
+        return None
+    return partition.find_diverging_epoch(last_epoch, wanted.fetch_offset)
 
 
 def follower_fetch(wanted: FetchPartition, params: FetchParams) -> FollowerFetch:
