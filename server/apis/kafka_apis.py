@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...common.room_logger import room_logger
 from ...protocol.apis import ApiKey
-from ...protocol.codec import encode_long_response, encode_response, request_decoder
+from ...protocol.codec import LARGE_PIECE_BYTES, encode_long_response, encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import API_SIZE, api_at, decode_request_header, key_at, response_front
 from ...protocol.joint_fetch import FIRST_VERSION, LAST_VERSION
@@ -496,7 +496,12 @@ class KafkaApis:
 
         def send(context: RequestContext, parts: list[Any]) -> None:
             size = front_size + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
-            parts.insert(0, front(size - 4, context.correlation_id))
+            beginning = front(size - 4, context.correlation_id)
+            if parts and len(parts[0]) < LARGE_PIECE_BYTES:
+                # One part, and so one system call before the file slice of a fetch response.
+                parts[0] = beginning + parts[0]
+            else:
+                parts.insert(0, beginning)
             connection: Any = context.channel
             connection.send(parts, size)
             if context.admission is not None:

@@ -43,6 +43,13 @@ IDLE_SECONDS = 3600.0
 FIRST_BACKOFF_SECONDS, MAX_DOUBLINGS = 0.02, 10
 """The pause before the second attempt; it doubles up to `replica.fetch.backoff.ms`."""
 
+SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+"""Errors that end the fetch session."""
+
 
 @dataclass(slots=True)
 class PartitionFetchState:
@@ -133,22 +140,18 @@ class ReplicaFetcher:
         failures, last_error = 0, ""
         while True:
             self._wake.clear()
-            pause = min(FIRST_BACKOFF_SECONDS * 2**failures, self._limits().backoff_ms / 1000)
-            failures = min(failures + 1, MAX_DOUBLINGS)
             try:
                 pause, failures, last_error = await self._round(), 0, ""
-            except KafkaError as error:
-                if last_error != str(error):
+            except Exception as error:
+                pause = min(FIRST_BACKOFF_SECONDS * 2**failures, self._limits().backoff_ms / 1000)
+                failures = min(failures + 1, MAX_DOUBLINGS)
+                if not isinstance(error, KafkaError):
+                    logger.exception("fetching from broker %d failed and is retried", self._leader.broker_id)
+                elif last_error != str(error):
                     logger.info("fetching from broker %d: %s", self._leader.broker_id, error)
-                last_error = str(error)
-                if error.code in (
-                    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-                    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-                    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-                ):
+                    last_error = str(error)
+                if isinstance(error, KafkaError) and error.code in SESSION_ERRORS:
                     pause = NO_PAUSE  # the next fetch opens another session
-            except Exception:
-                logger.exception("fetching from broker %d failed and is retried", self._leader.broker_id)
             if pause > NO_PAUSE:
                 try:
                     async with asyncio.timeout(pause):

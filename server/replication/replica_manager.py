@@ -1204,9 +1204,7 @@ class ReplicaManager:
 def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
     """Return `Partition.find_diverging_epoch` of a fetch that names its last fetched epoch. Raises KafkaError."""
     last_epoch, log = wanted.last_fetched_epoch, partition.log
-    if last_epoch < 0 or (
-        wanted.fetch_offset == log.log_end_offset and last_epoch == log.leader_epochs.latest_epoch
-    ):
+    if last_epoch < 0 or (wanted.fetch_offset == log.log_end_offset and last_epoch == log.leader_epochs.latest_epoch):
         return None
     return partition.find_diverging_epoch(last_epoch, wanted.fetch_offset)
 

@@ -295,7 +295,12 @@ def test_after_a_wait_only_what_has_changed_is_read_again(monkeypatch: pytest.Mo
         await plane.until(lambda: manager.delayed_operations["Fetch"] == 1)
         read: list[int] = []
         again = manager._read_partition
-        monkeypatch.setattr(manager, "_read_partition", lambda *args, **options: (read.append(args[1].partition), again(*args, **options))[1])
+
+        def note(topic: str, wanted: Any, *rest: Any, **options: Any) -> Any:
+            read.append(wanted.partition)
+            return again(topic, wanted, *rest, **options)
+
+        monkeypatch.setattr(manager, "_read_partition", note)
         await plane.append(batch(b"v"), index=1)
         answered = fetched(await asyncio.wait_for(waiting, 5))
         assert {index: values_in(data) for index, data in answered.items()} == {0: [], 1: [b"v"]}

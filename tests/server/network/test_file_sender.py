@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.frames import framed
@@ -23,6 +24,8 @@ from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.apis.handlers.fetch import FOLLOWER_SEND_BUFFER_BYTES
+from barnabas.server.network import connection
+from barnabas.server.network.output import FileSender
 from barnabas.server.network.socket_server import LAST_RESPONSES_SECONDS
 from barnabas.storage.filesystem import FileSlice
 
@@ -107,6 +110,21 @@ def test_an_answer_with_several_files(broker: Broker) -> None:
     with connect(broker) as stream:
         stream.sendall(fetch_request(0, 1, 2))
         assert fetched(answer_from(stream)) == {index: values_of(index) for index in range(PARTITIONS)}
+
+
+def test_the_bytes_before_the_first_records_are_one_part(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part takes a system call."""
+    sent: list[list[bool]] = []
+
+    def note(stream: Any, parts: list[Any], *rest: Any) -> FileSender:
+        sent.append([isinstance(part, FileSlice) for part in parts])
+        return FileSender(stream, parts, *rest)
+
+    monkeypatch.setattr(connection, "FileSender", note)
+    with connect(broker) as stream:
+        stream.sendall(fetch_request(0, 1))
+        assert fetched(answer_from(stream)) == {index: values_of(index) for index in (0, 1)}
+    assert sent == [[False, True, False, True]]
 
 
 def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
