@@ -735,12 +735,13 @@ class ReplicaManager:
         updated: set[int] = set()
         if params.has_waited:
             return updated
+        get_partition, follower = self._partitions.get, params.follower
         for position, (topic, wanted) in enumerate(partitions):
-            partition = self._partitions.get((topic, wanted.partition))
-            if partition is None or partition.followers is None or partition.is_offline:
+            partition = get_partition((topic, wanted.partition))
+            if partition is None or partition.followers is None:
                 continue
-            replica, log = partition.followers.replicas.get(params.follower), partition.log
-            if replica is None or replica.log_end_offset == wanted.fetch_offset:
+            replica, log = partition.followers.replicas.get(follower), partition.log
+            if replica is None or replica.log_end_offset == wanted.fetch_offset or partition.is_offline:
                 continue
             try:
                 partition.check_leader_epoch(wanted.current_leader_epoch)
