@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import LAST_WITH_ZOOKEEPER, SERVER_FLAGS, KafkaBroker, KafkaControllers, KafkaServer, ZooKeeperServer
-from tests.server_process import ServerProcess, broker_answers, free_port, wait_until, wait_until_all_know
+from tests.server_process import ServerProcess, free_port, is_broker_ready, wait_until, wait_until_all_registered
 
 # A round fits into one segment, because both brokers sync a segment that they roll, and that would measure the disk.
 # Its space is freed one second later, so that the files of a round do not slow down the next round.
@@ -217,8 +217,8 @@ class KRaftTarget(BrokerTarget):
         for server in self.servers:
             server.launch()
         for server in self.servers:
-            server.wait_until_it_answers(TIMEOUT_S)
-        wait_until_all_know(self.servers, 120)
+            server.wait_until_ready(TIMEOUT_S)
+        wait_until_all_registered(self.servers, 120)
 
     def remove(self) -> None:
         super().remove()
@@ -254,7 +254,7 @@ class CeilingTarget:
         command = [sys.executable, "-m", "bench.ceiling", *arguments]
         self._process = ServerProcess(command, self.folder / "server.log")
         self._process.wait_ready(
-            lambda: broker_answers("127.0.0.1", self._port), timeout_s=20, what=f"the ceiling answers on {self._port}"
+            lambda: is_broker_ready("127.0.0.1", self._port), timeout_s=20, what=f"the ceiling answers on {self._port}"
         )
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""`barnabas start` as a child process for tests; of the same shape as `tests.kafka.KafkaServer`."""
+"""`barnabas start` as a child process for tests, with the interface of `tests.kafka.KafkaServer`."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ MODULE = ("-m", "barnabas.tools.cli", "start")
 
 
 def start_command() -> list[str]:
-    """The command that takes a server.properties; `$BARNABAS_START` replaces it (for a build elsewhere)."""
+    """Return the command to which a server.properties is appended. `$BARNABAS_START` overrides it, for other builds."""
     replaced = os.environ.get("BARNABAS_START")
     if replaced:
         return shlex.split(replaced)
@@ -20,13 +20,17 @@ def start_command() -> list[str]:
 
 
 def cli_command(*words: str) -> list[str]:
-    """The command line of another command than `start`, of the same program."""
+    """Return the command line of another `barnabas` command than `start`."""
     return [*start_command()[:-1], *words]
 
 
 class BarnabasServer(BrokerProcess):
-    """One Barnabas. `settings` is a server.properties to start with as it is, `port` the one that it names. `python` is
-    an interpreter that has Barnabas installed, instead of the interpreter of the tests."""
+    """A Barnabas broker.
+
+    With `settings`, it starts with this server.properties unchanged, and `port` is the port of its listener. Otherwise
+    a file with `properties` is generated. `python` is an interpreter with Barnabas installed. The default is the
+    interpreter of the tests.
+    """
 
     def __init__(
         self,
@@ -42,13 +46,18 @@ class BarnabasServer(BrokerProcess):
         self._python = python
 
     def command(self) -> list[str]:
-        """`barnabas start` with the settings."""
+        """Return the `barnabas start` command."""
         start = [str(self._python), *MODULE] if self._python else start_command()
         return [*start, str(self._settings or self._write_settings())]
 
     def _write_settings(self) -> Path:
         listener = f"PLAINTEXT://127.0.0.1:{self.port}"
-        own = {"broker.id": "1", "listeners": listener, "advertised.listeners": listener, "log.dirs": str(self.log_dir)}
+        defaults = {
+            "broker.id": "1",
+            "listeners": listener,
+            "advertised.listeners": listener,
+            "log.dirs": str(self.log_dir),
+        }
         path = self.folder / "server.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in {**own, **self._properties}.items()))
+        path.write_text("".join(f"{key}={value}\n" for key, value in {**defaults, **self._properties}.items()))
         return path

@@ -1,4 +1,4 @@
-"""Many cases of one shape as one test, which lists the cases that fail."""
+"""A decorator that runs many cases as one test and lists the cases that fail."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SHORT.maxstring = SHORT.maxother = 100
 
 
 def in_one_test(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test], Test]:
-    """Call a test with each case, as `pytest.mark.parametrize` does, but as one item of pytest.
+    """Call a test with each case, as `pytest.mark.parametrize` does, but as one pytest item.
 
-    Each item costs time in every collection, so this is for dozens of cases: all versions of all APIs, seeds, every
-    combination. The cases share the fixtures of the test. Two of these decorators give all combinations of their cases.
+    Each item costs time in every collection. Use this decorator for dozens of cases, for example all versions of all
+    APIs. The cases share the fixtures of the test. Two decorators on one test run all combinations of their cases.
     """
     arguments = [names] if isinstance(names, str) else list(names)
     all_values = [(case,) if isinstance(names, str) else case for case in cases]

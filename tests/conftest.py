@@ -1,10 +1,10 @@
-"""How several processes share the files of tests (`--dist loadfile`): in which order, and which files stay together.
+"""Distribution of test files over the processes of pytest-xdist (`--dist loadfile`), and a time limit for the run.
 
-Files that take long run first, so that the processes end together. `file_seconds.json` holds the measured seconds of
-each file; a run of all tests with BARNABAS_WRITE_SECONDS=1 measures them again.
+The longest files run first, so that all processes end at about the same time. `file_seconds.json` holds the measured
+seconds of each file. A run of all tests with BARNABAS_WRITE_SECONDS=1 updates it.
 
-BARNABAS_TESTS_END, in seconds since 1970, is the time after which no test begins: the rest is skipped, and counted as
-skipped. CI sets it, since a machine can be several times slower than usual and a run that is cut off says nothing.
+No test begins after BARNABAS_TESTS_END (seconds since 1970): the remaining tests are reported as skipped. CI sets it,
+because a machine can be several times slower than usual, and a run that CI cancels has no report.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 SECONDS = Path(__file__).parent / "file_seconds.json"
-SHORTEST = 1.0
-"""Files below this number of seconds are not in `file_seconds.json`."""
+MIN_SECONDS = 1.0
+"""Files that take fewer seconds are not in `file_seconds.json`."""
 SECONDS_PER_TEST = 0.1
 SECONDS_PER_HEAVY_TEST = 3.0
 """Estimates for files that are not in `file_seconds.json`."""
@@ -38,36 +38,36 @@ HEAVY = {
     "test_adding_an_api.py",
     "test_package.py",
 }
-"""Rooms and files whose tests start programs, or play whole histories. So do tests with the marker `java`."""
+"""Folders and files whose tests start programs or run long simulations. Tests with the marker `java` are heavy, too."""
 
-ONE_PROCESS = "tests/spark/"
-"""One process runs the files of this room: a second Spark costs more time than it saves."""
+ONE_PROCESS_FOLDER = "tests/spark/"
+"""The folder whose files run in one process: a second Spark session costs more time than it saves."""
 
-# pytest rewrites the assertions of hundreds of files, and tests start hundreds of Python processes: without files of
-# bytecode a collection takes three times as long, and each process compiles the broker again.
+# pytest rewrites the assertions of hundreds of files, and tests start hundreds of Python processes. Without bytecode
+# files a collection takes three times as long, and each process compiles the broker again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Hypothesis does this by itself on a CI machine: a busy one takes longer than the usual 200 ms over an example.
-settings.register_profile("unhurried", settings(), deadline=None)
-settings.load_profile("unhurried")
+# As Hypothesis does on CI: on a busy machine one example can take longer than the default deadline of 200 ms.
+settings.register_profile("no-deadline", settings(), deadline=None)
+settings.load_profile("no-deadline")
 
 
 def scope_of(nodeid: str) -> str:
-    """Return the file of a test, or its room if one process runs the whole room."""
-    return ONE_PROCESS if nodeid.startswith(ONE_PROCESS) else nodeid.split("::", 1)[0]
+    """Return the file of a test, or its folder if one process runs the whole folder."""
+    return ONE_PROCESS_FOLDER if nodeid.startswith(ONE_PROCESS_FOLDER) else nodeid.split("::", 1)[0]
 
 
-class RoomScheduling(LoadFileScheduling):
-    """All tests of a file go to one process, and so do the tests of a room that shares something costly."""
+class FolderScheduling(LoadFileScheduling):
+    """A scheduler that runs the tests of one file, or of the folder `ONE_PROCESS_FOLDER`, in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
 
 
 @pytest.fixture(autouse=True)
-def no_decoder_of_an_earlier_registry() -> None:
-    """Forget the schemas of registries: a new one may have the port of an earlier one, and both begin with schema 1."""
+def clear_decoder_caches() -> None:
+    """Clear the cached schemas: a new registry can have the port of an earlier one, and both begin with schema id 1."""
     for module, cached in (
         ("barnabas.clients.decoding.registry_decoder", "decoder_at"),
         ("barnabas.arrow.value_formats", "_decoder_at"),
@@ -78,12 +78,12 @@ def no_decoder_of_an_earlier_registry() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    return RoomScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+    return FolderScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the files of tests by their seconds, the longest first."""
+    """Sort the test files by their seconds, the longest first."""
     measured: dict[str, dict[str, float]] = json.loads(SECONDS.read_text())
     guesses: defaultdict[tuple[str, str], float] = defaultdict(float)
     for item in items:
@@ -103,12 +103,12 @@ def is_heavy(item: pytest.Item) -> bool:
 
 
 def set_of(item: pytest.Item) -> str:
-    """Return the target of the Makefile that runs a test."""
+    """Return the Makefile target that runs a test."""
     return "verify" if item.get_closest_marker("verify") else "test"
 
 
 class SecondsRecorder:
-    """The seconds of each file, written to `file_seconds.json` by the main process of pytest-xdist."""
+    """A plugin of the main pytest-xdist process that writes the seconds of each file to `file_seconds.json`."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, defaultdict[str, float]] = {"test": defaultdict(float), "verify": defaultdict(float)}
@@ -121,7 +121,7 @@ class SecondsRecorder:
         measured: dict[str, dict[str, float]] = json.loads(SECONDS.read_text())
         for name, seconds in self._seconds.items():
             others = {path: value for path, value in measured[name].items() if path not in seconds}
-            measured[name] = others | {path: round(value, 1) for path, value in seconds.items() if value >= SHORTEST}
+            measured[name] = others | {path: round(value, 1) for path, value in seconds.items() if value >= MIN_SECONDS}
         SECONDS.write_text(json.dumps(measured, indent=1, sort_keys=True) + "\n")
 
 
@@ -129,7 +129,7 @@ class SecondsRecorder:
 def pytest_runtest_setup() -> None:
     """Skip a test that would begin after BARNABAS_TESTS_END, before its fixtures are set up."""
     if time.time() > float(os.environ.get("BARNABAS_TESTS_END", "inf")):
-        pytest.skip("the time for this run of tests is over (BARNABAS_TESTS_END)")
+        pytest.skip("the time limit of this test run is reached (BARNABAS_TESTS_END)")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Control groups with a memory limit, for a server of a test. Root makes them, where the machine permits it."""
+"""Control groups with a memory limit for the servers of tests. They require root, and a machine that permits them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.server.runtime.host import CGROUPS, CGROUPS_OF_THIS_PROCESS
 
 @contextmanager
 def memory_group(limit: int) -> Iterator[Path]:
-    """Make a control group below that of this process, whose processes may use `limit` bytes; skip without one."""
+    """Create a control group with a limit in bytes, below the group of this process. Skip the test if that fails."""
     paths = dict(line.split(":", 2)[1:] for line in CGROUPS_OF_THIS_PROCESS.read_text().splitlines())
     if "memory" in paths:
         parent, file = CGROUPS / "memory" / paths["memory"].lstrip("/"), "memory.limit_in_bytes"
@@ -24,13 +24,13 @@ def memory_group(limit: int) -> Iterator[Path]:
     try:
         group.mkdir()
     except OSError as error:
-        pytest.skip(f"no control group can be made: {error}")
+        pytest.skip(f"cannot create a control group: {error}")
     try:
         try:
             (group / file).write_text(str(limit))
         except OSError as error:
-            pytest.skip(f"a control group cannot have a memory limit: {error}")
+            pytest.skip(f"cannot set the memory limit of a control group: {error}")
         yield group
     finally:
-        with suppress(OSError):  # of a process that has not ended yet
+        with suppress(OSError):  # a process of the group has not ended yet
             group.rmdir()

@@ -1,7 +1,7 @@
-"""What tests of foreign clients share: finding a tool, the cache of downloaded things, and a lock around filling it.
+"""External tools for tests: looking up a command, and a locked cache of downloads and builds.
 
-A missing tool skips the test with the tool's name as the reason; with `CI=true` it fails, because there the
-checks have to run.
+A missing tool skips the test, with the name of the tool as the reason. With `CI=true` it fails the test, because CI
+must run all checks.
 """
 
 import fcntl
@@ -18,24 +18,24 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
-def missing(reason: str) -> None:
-    """Skip the running test because of `reason`; fail it under `CI=true`."""
+def skip_or_fail(reason: str) -> None:
+    """Skip the running test with this reason, or fail it with `CI=true`."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
 def require_tool(name: str, hint: str) -> str:
-    """The path of the command `name`; without it the test is skipped (or fails, see `missing`)."""
+    """Return the path of a command. Skip or fail the test if it is not installed (see `skip_or_fail`)."""
     path = shutil.which(name)
     if path is None:
-        missing(f"{name} is not installed ({hint})")
-        raise AssertionError("unreachable: missing() never returns")
+        skip_or_fail(f"{name} is not installed ({hint})")
+        raise AssertionError("unreachable: skip_or_fail() always raises")
     return path
 
 
 def cache_dir(name: str) -> Path:
-    """A folder for downloaded or compiled things: `$BARNABAS_CACHE/name`, or `.cache/name` in the checkout."""
+    """Return a folder for downloads and builds: `$BARNABAS_CACHE/name`, or `.cache/name` in the checkout."""
     root = Path(os.environ.get("BARNABAS_CACHE") or CHECKOUT / ".cache")
     folder = root / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def cache_dir(name: str) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the one lock beside `folder`, so that test processes side by side fill a cache entry once."""
+    """Hold the lock file next to `folder`, so that parallel test processes create a cache entry only once."""
     with (folder.parent / f".{folder.name}.lock").open("w") as lock_file:
         fcntl.flock(lock_file, fcntl.LOCK_EX)
         try:
@@ -55,9 +55,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def cache_entry(parent: Path, name: str) -> Iterator[tuple[Path, Path | None]]:
-    """Yield `(entry, scratch)`: what the block puts into `scratch` becomes `entry` by rename.
+    """Yield the folders `(entry, scratch)`. After the block, `scratch` is renamed to `entry`.
 
-    `scratch` is None when the entry is there already; a block that raises leaves no entry behind.
+    `scratch` is None if the entry exists already. If the block raises, no entry is created.
     """
     entry = parent / name
     if entry.is_dir():
@@ -75,7 +75,7 @@ def cache_entry(parent: Path, name: str) -> Iterator[tuple[Path, Path | None]]:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A short stable name for a cache entry made from `parts`."""
+    """Return a short stable name for a cache entry that depends on `parts`."""
     total = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -85,7 +85,7 @@ def digest(*parts: str | bytes) -> str:
 
 
 def run_checked(command: Sequence[str], *, cwd: Path | None = None) -> str:
-    """Run a build step and return its output; a failure shows the last part of what it printed."""
+    """Run a build step and return its output. Raises RuntimeError with the end of the output if it fails."""
     result = subprocess.run(
         list(command),
         cwd=cwd,
@@ -100,9 +100,10 @@ def run_checked(command: Sequence[str], *, cwd: Path | None = None) -> str:
     return result.stdout
 
 
-def built_copy(cache: str, source_dir: Path, command: Sequence[str], *shared: Path) -> Path:
-    """A copy of the files of `source_dir` and the folders `shared` in which `command` was run; of unchanged files one
-    is made once.
+def build_copy(cache: str, source_dir: Path, command: Sequence[str], *shared: Path) -> Path:
+    """Copy the files of `source_dir` and of the folders `shared`, run `command` in the copy, and return its folder.
+
+    Unchanged files are built only once.
     """
     sources = sorted(path for folder in (source_dir, *shared) for path in folder.iterdir() if path.is_file())
     parts = [part for path in sources for part in (path.name, path.read_bytes())]

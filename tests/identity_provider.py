@@ -1,4 +1,4 @@
-"""An identity provider for tests: it signs tokens, publishes its keys, and gives tokens to clients that it knows."""
+"""An OAuth identity provider for tests: it signs tokens, publishes its keys, and issues tokens to its clients."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ CLIENTS = {"anna": "se:cret"}
 
 
 class IdentityProvider:
-    """Its addresses are `keys_url` and `token_url` while it is entered; tokens can be made without that."""
+    """A provider with an HTTP server at `keys_url` and `token_url` while its context is entered.
+
+    `token` works without the server.
+    """
 
     def __init__(self) -> None:
         self.keys: dict[str, Any] = {"rsa": rsa.generate_private_key(65537, 2048), "ec": ec_key()}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
+        """The resource of each request: `keys` or `token`."""
         self.forms: list[dict[str, list[str]]] = []
         self.is_broken = False
         self._server: ThreadingHTTPServer | None = None
@@ -34,7 +38,7 @@ class IdentityProvider:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                provider.answer(self, "keys", provider.key_set())
+                provider.respond(self, "keys", provider.key_set())
 
             def do_POST(self) -> None:
                 form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
@@ -43,10 +47,10 @@ class IdentityProvider:
                 if CLIENTS.get(name) != secret:
                     self.send_error(401)
                     return
-                provider.answer(self, "token", {"access_token": provider.token(sub=name), "expires_in": 300})
+                provider.respond(self, "token", {"access_token": provider.token(sub=name), "expires_in": 300})
 
             def log_message(self, *_: object) -> None:
-                """Nothing is written."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -59,8 +63,8 @@ class IdentityProvider:
         self._server.shutdown()
         self._server.server_close()
 
-    def answer(self, handler: BaseHTTPRequestHandler, what: str, value: object) -> None:
-        self.asked.append(what)
+    def respond(self, handler: BaseHTTPRequestHandler, resource: str, value: object) -> None:
+        self.requests.append(resource)
         if self.is_broken:
             handler.send_error(500)
             return
@@ -84,19 +88,19 @@ class IdentityProvider:
         return f"{self.address}/token"
 
     def key_set(self) -> dict[str, list[dict[str, Any]]]:
-        """What is published."""
+        """Return the JSON Web Key Set (JWKS) that the provider publishes."""
         return {"keys": [public_jwk(key) | {"kid": name, "use": "sig"} for name, key in self.keys.items()]}
 
     def token(
         self, key: str = "rsa", algorithm: str = "", headers: Mapping[str, Any] | None = None, **claims: Any
     ) -> str:
-        """One that is good unless `claims` say otherwise; None leaves a claim out."""
+        """Return a signed token. It is valid unless `claims` override a claim; None removes a claim."""
         now = int(time.time())
-        usual = {"sub": "anna", "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + 300}
-        wanted = {name: value for name, value in (usual | claims).items() if value is not None}
+        defaults = {"sub": "anna", "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + 300}
+        payload = {name: value for name, value in (defaults | claims).items() if value is not None}
         signed_by = algorithm or ("RS256" if key.startswith("rsa") else "ES256")
-        named = {name: value for name, value in {"kid": key, **(headers or {})}.items() if value is not None}
-        return jwt.encode(wanted, self.keys[key], signed_by, headers=named)
+        jwt_headers = {name: value for name, value in {"kid": key, **(headers or {})}.items() if value is not None}
+        return jwt.encode(payload, self.keys[key], signed_by, headers=jwt_headers)
 
 
 def ec_key() -> ec.EllipticCurvePrivateKey:
@@ -104,7 +108,7 @@ def ec_key() -> ec.EllipticCurvePrivateKey:
 
 
 def public_jwk(key: Any) -> dict[str, Any]:
-    """A key's public part as providers publish it."""
+    """Return the public part of a key as a JSON Web Key (JWK)."""
     kind = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
     found: dict[str, Any] = kind.to_jwk(key.public_key(), as_dict=True)
     return found

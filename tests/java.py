@@ -1,7 +1,7 @@
-"""Java for tests: jars from Maven by coordinates, compiling small programs against them, running them.
+"""Java for tests: jars from Maven, and small programs that are compiled against them and run.
 
-`jars("org.apache.kafka:kafka-clients:4.4.0")` resolves once with the system's `mvn` and keeps the result under
-`.cache/java/` of the checkout (or `$BARNABAS_CACHE/java/`); test processes side by side wait for each other.
+`jars("org.apache.kafka:kafka-clients:4.4.0")` resolves the coordinates once with the system's `mvn`, and keeps the jars
+in `.cache/java/` of the checkout (or `$BARNABAS_CACHE/java/`). Parallel test processes wait for each other.
 """
 
 import re
@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from tests.foreign_tools import cache_dir, cache_entry, digest, require_tool, run_checked
 
-# A short-lived JVM: no time spent on optimising, little memory.
+# For a short-lived JVM: no optimizing compiler, and little memory.
 QUICK_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 JVM_FLAGS = (*QUICK_FLAGS, "-Xmx512m")
 
@@ -35,13 +35,13 @@ DEPENDENCY = "    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><v
 
 
 def require_java() -> None:
-    """Skip the test unless `java`, `javac` and `mvn` are here; under `CI=true` fail it."""
+    """Skip the test if `java`, `javac` or `mvn` is not installed, or fail it with `CI=true`."""
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "these tests need a JDK 17 and Maven")
 
 
 def jars(*coordinates: str) -> list[Path]:
-    """The jars of `group:artifact:version[:classifier]` coordinates with everything they need at run time."""
+    """Return the jars of `group:artifact:version[:classifier]` coordinates and of their runtime dependencies."""
     require_java()
     ordered = sorted(coordinates)
     name = f"{ordered[0].split(':')[1]}-{ordered[0].split(':')[2]}-{digest(*ordered)}"
@@ -61,7 +61,7 @@ def _dependency(coordinate: str) -> str:
 
 
 def compile_java(source_dir: Path, classpath: Sequence[Path]) -> Path:
-    """Compile every `.java` below `source_dir` and return the folder of classes; unchanged sources compile once."""
+    """Compile all `.java` files below `source_dir`, once per version, and return the folder of the classes."""
     require_java()
     sources = sorted(source_dir.rglob("*.java"))
     if not sources:
@@ -82,11 +82,11 @@ MOVED_SINCE_4_4 = (
         "org.apache.kafka.common.record.internal.",
     ),
 )
-"""Classes of Kafka that programs of tests use, and their later packages."""
+"""Patterns of Kafka classes that test programs use, and the packages of these classes since Kafka 4.4."""
 
 
 def compile_for_kafka(source_dir: Path, classpath: Sequence[Path], version: str) -> Path:
-    """As `compile_java`, for a program whose imports are those of Kafka before 4.4."""
+    """Compile a program whose imports are the ones of Kafka before 4.4 (see `compile_java`)."""
     if tuple(map(int, version.split(".")[:2])) < (4, 4):
         return compile_java(source_dir, classpath)
     with tempfile.TemporaryDirectory() as scratch:
@@ -94,21 +94,21 @@ def compile_for_kafka(source_dir: Path, classpath: Sequence[Path], version: str)
         shutil.copytree(source_dir, folder)
         for source in folder.rglob("*.java"):
             text = source.read_text()
-            for pattern, later in MOVED_SINCE_4_4:
-                text = pattern.sub(later, text)
+            for pattern, replacement in MOVED_SINCE_4_4:
+                text = pattern.sub(replacement, text)
             source.write_text(text)
         return compile_java(folder, classpath)
 
 
 def join_classpath(classpath: Sequence[Path]) -> str:
-    """The argument of `-cp`."""
+    """Return the argument of `-cp`."""
     return ":".join(str(path) for path in classpath)
 
 
 def java_command(
     main: str, classpath: Sequence[Path], args: Sequence[str], flags: Sequence[str] = JVM_FLAGS
 ) -> list[str]:
-    """The command line that runs class `main`."""
+    """Return the command line that runs the class `main`."""
     return ["java", *flags, "-cp", join_classpath(classpath), main, *args]
 
 
@@ -120,9 +120,9 @@ def run_java(
     timeout: float = 120,
     flags: Sequence[str] = JVM_FLAGS,
 ) -> subprocess.CompletedProcess[str]:
-    """Run class `main` to its end, at most `timeout` seconds; output is text, the exit code is the caller's to judge.
+    """Run the class `main` until it exits, for at most `timeout` seconds. The caller checks the exit code.
 
-    `stdin` given as bytes is handed over as they are (and read as UTF-8 on the way back like everything printed).
+    The output is decoded as UTF-8. `stdin` is text, or bytes that are passed unchanged.
     """
     require_java()
     data = stdin.encode() if isinstance(stdin, str) else stdin

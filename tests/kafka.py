@@ -1,4 +1,4 @@
-"""Apache Kafka from its Maven jars: a broker of 4.4.0 or 3.9.1 on free ports, and Kafka's command-line tools.
+"""Apache Kafka for tests, from its Maven jars: brokers and controllers on free ports, and the command-line tools.
 
 with KafkaServer(tmp_path / "kafka", version="4.4.0") as kafka:
     kafka.bootstrap, kafka.log_dir, kafka.pid
@@ -24,8 +24,9 @@ from tests.server_process import BrokerProcess, free_port
 NEWEST = "4.4.0"
 LAST_WITH_ZOOKEEPER = "3.9.1"
 CLEANER_REFERENCE = "4.1.1"
-"""The release whose log cleaner is compared with Barnabas. It keeps the last batch of a pass as an empty one; Kafka 4.4
-does so only if the batch ends at the high watermark.
+"""The release whose log cleaner is compared with Barnabas.
+
+It keeps the last batch of a pass as an empty batch. Kafka 4.4 does this only if the batch ends at the high watermark.
 """
 
 TOOL_CLASSES = {
@@ -66,7 +67,7 @@ CLASSES_BEFORE_4_4 = {"kafka-configs": "kafka.admin.ConfigCommand", "kafka-dump-
 
 
 def tool_class(tool: str, version: str) -> str:
-    """The class behind a script of Kafka's."""
+    """Return the class that a Kafka script runs."""
     release = tuple(map(int, version.split(".")[:2]))
     for first, classes in (((4, 0), CLASSES_BEFORE_4), ((4, 4), CLASSES_BEFORE_4_4)):
         if release < first and tool in classes:
@@ -74,7 +75,7 @@ def tool_class(tool: str, version: str) -> str:
     return TOOL_CLASSES[tool]
 
 
-# What Kafka's own start script gives a server's JVM.
+# The JVM flags of Kafka's start script for servers.
 SERVER_FLAGS = (
     "-server",
     "-XX:+UseG1GC",
@@ -101,7 +102,7 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 def kafka_jars(version: str) -> list[Path]:
-    """Broker, tools and a logger of one Kafka release."""
+    """Return the jars of the broker, the tools and a logger of one Kafka release."""
     coordinates = [f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:kafka-tools:{version}"]
     if version.startswith("4."):
         coordinates.append("org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
@@ -109,13 +110,13 @@ def kafka_jars(version: str) -> list[Path]:
 
 
 def logging_flags(version: str, level: str) -> list[str]:
-    """JVM flags that make a Kafka of `version` log to its standard output from `level` up."""
-    newer = version.startswith("4.")
-    text = (LOG4J2_CONFIG if newer else LOG4J_PROPERTIES).format(level=level)
+    """Return JVM flags for a Kafka of `version` that logs to its standard output at `level` and above."""
+    has_log4j2 = version.startswith("4.")
+    text = (LOG4J2_CONFIG if has_log4j2 else LOG4J_PROPERTIES).format(level=level)
     with cache_entry(cache_dir("kafka-logging"), digest(text)) as (entry, scratch):
         if scratch is not None:
-            (scratch / ("log4j2.xml" if newer else "log4j.properties")).write_text(text)
-    if newer:
+            (scratch / ("log4j2.xml" if has_log4j2 else "log4j.properties")).write_text(text)
+    if has_log4j2:
         return [f"-Dlog4j2.configurationFile={entry / 'log4j2.xml'}"]
     return [f"-Dlog4j.configuration=file:{entry / 'log4j.properties'}"]
 
@@ -124,7 +125,8 @@ class KafkaServer(BrokerProcess):
     """One Apache Kafka broker.
 
     `mode` is "kraft" (broker and controller in one process) or "zookeeper" (3.9.1 only; `zookeeper` is its address).
-    `properties` are added to the generated server.properties. `jvm_flags` are for a short life, SERVER_FLAGS for speed.
+    `properties` are added to the generated server.properties. The default `jvm_flags` are for a short-lived process;
+    use SERVER_FLAGS to measure its speed.
     """
 
     def __init__(
@@ -147,14 +149,14 @@ class KafkaServer(BrokerProcess):
         self.mode = mode
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "A")
         self.format_arguments: Sequence[str] = ()
-        """More arguments for `kafka-storage format`."""
+        """Additional arguments of `kafka-storage format`."""
         self._zookeeper = zookeeper
         self._heap = heap
         self._log_level = log_level
         self._classpath = kafka_jars(version)
 
     def command(self) -> list[str]:
-        """`kafka.Kafka` on a folder that was formatted on first use."""
+        """Return the command that runs `kafka.Kafka`. The first call formats the folder."""
         flags = [
             *self._jvm_flags,
             f"-Xms{self._heap}",
@@ -164,7 +166,7 @@ class KafkaServer(BrokerProcess):
         return java_command("kafka.Kafka", self._classpath, [str(self.prepare())], flags)
 
     def prepare(self) -> Path:
-        """Write server.properties and format the folder, unless that was done before."""
+        """Write server.properties and format the folder, if server.properties does not exist. Return its path."""
         self.folder.mkdir(parents=True, exist_ok=True)
         properties_path = self.folder / "server.properties"
         if not properties_path.exists():
@@ -175,7 +177,7 @@ class KafkaServer(BrokerProcess):
         return properties_path
 
     def server_properties(self) -> dict[str, str]:
-        """The configuration the broker is started with."""
+        """Return the settings of the broker."""
         listener = f"PLAINTEXT://127.0.0.1:{self.port}"
         common = {
             "log.dirs": str(self.log_dir),
@@ -189,20 +191,20 @@ class KafkaServer(BrokerProcess):
         }
         if self.mode == "zookeeper":
             assert self._zookeeper is not None, "ZooKeeper mode needs an address"
-            own = {"broker.id": "1", "zookeeper.connect": self._zookeeper, "listeners": listener}
+            required = {"broker.id": "1", "zookeeper.connect": self._zookeeper, "listeners": listener}
         else:
             controller_port = free_port()
-            own = {
+            required = {
                 "node.id": "1",
                 "process.roles": "broker,controller",
                 "listeners": f"{listener},CONTROLLER://127.0.0.1:{controller_port}",
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             }
-        return {**common, **own, **self._properties}
+        return {**common, **required, **self._properties}
 
     def _format(self, properties_path: Path) -> None:
-        # A folder of another kind of broker, which this one continues, is formatted already.
+        # A log directory that another kind of broker has written is formatted already.
         arguments = ["format", "--ignore-formatted", "-t", self.cluster_id, "-c", str(properties_path)]
         arguments += self.format_arguments
         flags = [*JVM_FLAGS, *logging_flags(self.version, "error")]
@@ -223,7 +225,7 @@ class ZooKeeperServer(BrokerProcess):
         return self.bootstrap
 
     def command(self) -> list[str]:
-        """ZooKeeper's own main on its folder, with ticks of half a second; what it wrote survives it, not the power."""
+        """Return the command that runs ZooKeeper with ticks of half a second and without syncs."""
         settings = self.folder / "zookeeper.properties"
         settings.write_text(
             f"dataDir={self.log_dir}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
@@ -234,8 +236,8 @@ class ZooKeeperServer(BrokerProcess):
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         return java_command(main, kafka_jars(LAST_WITH_ZOOKEEPER), [str(settings)], flags)
 
-    def answers(self) -> bool:
-        """Whether it serves."""
+    def is_ready(self) -> bool:
+        """Return whether the server responds to the `srvr` command."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
@@ -245,7 +247,7 @@ class ZooKeeperServer(BrokerProcess):
 
 
 class KafkaTools:
-    """Kafka's command-line tools of one release, by the names of their scripts (`kafka-topics`, ...)."""
+    """The command-line tools of one Kafka release, by the names of their scripts (`kafka-topics`, …)."""
 
     def __init__(self, version: str = NEWEST) -> None:
         self.version = version
@@ -255,12 +257,12 @@ class KafkaTools:
     def run(
         self, tool: str, *args: str, stdin: str | bytes | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        """Run `tool` to its end; the exit code is the caller's to judge."""
+        """Run `tool` until it exits. The caller checks the exit code."""
         name = tool_class(tool, self.version)
         return run_java(name, self._classpath, args, stdin=stdin, timeout=timeout, flags=self.flags)
 
     def output(self, tool: str, *args: str, stdin: str | bytes | None = None, timeout: float = 120) -> str:
-        """What `tool` printed; a failure raises with all it said."""
+        """Run `tool` and return its output. Raises AssertionError with the whole output if it fails."""
         result = self.run(tool, *args, stdin=stdin, timeout=timeout)
         if result.returncode != 0:
             command = " ".join([tool, *args])
@@ -269,17 +271,17 @@ class KafkaTools:
 
 
 class KafkaControllerServer(KafkaServer):
-    """One controller of Apache Kafka without a broker (`process.roles=controller`); made by `KafkaControllers`."""
+    """One controller of Apache Kafka without a broker (`process.roles=controller`), created by `KafkaControllers`."""
 
     client_tls: ssl.SSLContext | None = None
-    """For a listener with TLS."""
+    """The TLS context that connects to the controller, if its listener has TLS."""
 
     def server_properties(self) -> dict[str, str]:
-        """The configuration the controller is started with."""
+        """Return the settings of the controller."""
         return {"process.roles": "controller", "log.dirs": str(self.log_dir), **self._properties}
 
-    def answers(self) -> bool:
-        """Whether it answers an ApiVersions request."""
+    def is_ready(self) -> bool:
+        """Return whether the controller responds to an ApiVersions request."""
         body = struct.pack(">hhih", 18, 0, 1, -1)
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as plain:
@@ -293,9 +295,9 @@ class KafkaControllerServer(KafkaServer):
 
 
 class KafkaControllers:
-    """The controllers of a cluster, with the node ids 3000, 3001, …; a context manager that starts and kills them.
+    """The controllers of a cluster, with the node ids 3000, 3001, … The context manager starts and kills them.
 
-    `forward` returns the port under which other processes find a controller, by its node id and its own port.
+    `forward` maps the node id and the port of a controller to its advertised port, for tests with a proxy.
     """
 
     def __init__(
@@ -337,7 +339,7 @@ class KafkaControllers:
         for server in self.servers:
             server.launch()
         for server in self.servers:
-            server.wait_until_it_answers()
+            server.wait_until_ready()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -376,9 +378,9 @@ class KafkaBroker(KafkaServer):
         self._node_id = node_id
 
     def server_properties(self) -> dict[str, str]:
-        """The configuration the broker is started with."""
+        """Return the settings of the broker."""
         listener = f"PLAINTEXT://127.0.0.1:{self.port}"
-        own = {
+        required = {
             "node.id": str(self._node_id),
             "process.roles": "broker",
             "log.dirs": str(self.log_dir),
@@ -387,4 +389,4 @@ class KafkaBroker(KafkaServer):
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": self._voters,
         }
-        return {**own, **self._properties}
+        return {**required, **self._properties}

@@ -1,4 +1,4 @@
-"""A Kerberos realm for tests: MIT's KDC on a free port of the loopback, users with passwords, and keys in files."""
+"""A Kerberos realm for tests: MIT's KDC on a free port of 127.0.0.1, with principals and keytabs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SERVER_CONFIG = """\
 
 
 def require_kerberos() -> None:
-    """Skips the test where there is no KDC or no library: neither comes with any package manager of a language."""
+    """Skip the test if the KDC or the library is not installed: pip cannot install either."""
     pytest.importorskip("gssapi", reason="pip install barnabas[gssapi] (it needs libkrb5-dev)")
     for tool in ("krb5kdc", "kadmin.local", "kdb5_util", "kinit"):
         if _tool(tool) is None:
@@ -54,7 +54,7 @@ def _tool(name: str) -> str | None:
 
 
 class Kdc:
-    """While it is entered, this process and those that it starts belong to its realm."""
+    """A KDC. While its context is entered, this process and its child processes use its realm."""
 
     def __init__(self, folder: Path, realm: str = REALM) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class Kdc:
         run_checked([str(_tool("kdb5_util")), "create", "-s", "-P", "master", "-r", self._realm])
         command = [str(_tool("krb5kdc")), "-n", "-r", self._realm, "-P", str(self.folder / "pid")]
         self._process = ServerProcess(command, self.folder / "kdc.log")
-        self._process.wait_ready(self._answers, timeout_s=30, what="the KDC listens")
+        self._process.wait_ready(self._is_listening, timeout_s=30, what="the KDC listens")
         return self
 
     def __exit__(
@@ -85,16 +85,16 @@ class Kdc:
             self._process.end()
         self._patch.undo()
 
-    def _answers(self) -> bool:
+    def _is_listening(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
     def administer(self, query: str) -> None:
-        """By kadmin's language."""
+        """Run a kadmin query, for example `addprinc -pw secret ann`."""
         run_checked([str(_tool("kadmin.local")), "-r", self._realm, "-q", query])
 
     def keytab(self, principal: str) -> Path:
-        """A file with a new key of the principal, whom this makes if needed; keys that it had before are void."""
+        """Create the principal if necessary, and return a keytab with a new key. Its earlier keys become invalid."""
         self.administer(f"addprinc -randkey {principal}")
         path = self.folder / f"{principal.replace('/', '-')}.keytab"
         path.unlink(missing_ok=True)
@@ -102,5 +102,5 @@ class Kdc:
         return path
 
     def log_in(self, principal: str, keytab: Path) -> None:
-        """Put a ticket of the principal into the ticket cache."""
+        """Store a ticket of the principal in the ticket cache."""
         subprocess.run([str(_tool("kinit")), "-k", "-t", str(keytab), principal], check=True)

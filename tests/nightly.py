@@ -1,4 +1,4 @@
-"""Tests with many parameters of one kind: `make verify` takes the first ones, `make nightly` the others."""
+"""Parameters of tests: `make verify` runs the first few, and `make nightly` runs the rest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from _pytest.mark.structures import ParameterSet
 T = TypeVar("T")
 
 
-def others_at_night(parameters: Sequence[T], count: int) -> list[T | ParameterSet]:
-    """All of them; those after the first `count` are marked `nightly`."""
+def mark_rest_nightly(parameters: Sequence[T], count: int) -> list[T | ParameterSet]:
+    """Return all parameters, and mark every parameter after the first `count` with `nightly`."""
     rest = parameters[count:]
-    assert rest, "nothing is left for the night"
-    return [*parameters[:count], *(pytest.param(one, marks=pytest.mark.nightly) for one in rest)]
+    assert rest, "no parameter is left for the nightly run"
+    return [*parameters[:count], *(pytest.param(parameter, marks=pytest.mark.nightly) for parameter in rest)]

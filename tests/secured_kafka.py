@@ -1,4 +1,4 @@
-"""An Apache Kafka that wants TLS, certificates or passwords, and what a client has to be given to get in."""
+"""An Apache Kafka broker with SASL and TLS listeners, and the settings of clients that connect to them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,28 +21,28 @@ SECURE_MODES = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "certificate files", 
 
 
 class SecuredKafka(KafkaServer):
-    """Kafka with a listener for passwords over TLS and one for certificates beside the plain one."""
+    """A broker with a SASL_SSL listener, an SSL listener that requires client certificates, and a plain listener."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
-        self.key, self.certificate, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
+        self.key, self.certificate, keystore = folder / "key.pem", folder / "certificate.pem", folder / "keystore.pem"
         subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
         request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
         run_checked([*request, "-keyout", str(self.key), "-out", str(self.certificate)])
-        both.write_text(self.key.read_text() + self.certificate.read_text())
-        self.both = both
-        self.by_password, self.by_certificate = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        keystore.write_text(self.key.read_text() + self.certificate.read_text())
+        self.keystore = keystore
+        self.sasl_address, self.tls_address = (f"127.0.0.1:{free_port()}" for _ in range(2))
         super().__init__(folder / "server")
 
     def server_properties(self) -> dict[str, str]:
         plain = super().server_properties()
-        more = f"PASSWORD://{self.by_password},CERTIFICATE://{self.by_certificate}"
+        secured = f"PASSWORD://{self.sasl_address},CERTIFICATE://{self.tls_address}"
         protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PASSWORD:SASL_SSL,CERTIFICATE:SSL"
         scram = MODULE.format("scram.Scram") + ";"
         return {
             **plain,
-            "listeners": f"{plain['listeners']},{more}",
-            "advertised.listeners": f"{plain['advertised.listeners']},{more}",
+            "listeners": f"{plain['listeners']},{secured}",
+            "advertised.listeners": f"{plain['advertised.listeners']},{secured}",
             "listener.security.protocol.map": protocols,
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
@@ -51,16 +51,16 @@ class SecuredKafka(KafkaServer):
             "listener.name.password.scram-sha-512.sasl.jaas.config": scram,
             "listener.name.certificate.ssl.client.auth": "required",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.both),
+            "ssl.keystore.location": str(self.keystore),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificate),
         }
 
     def settings(self, mode: str, password: str = PASSWORD) -> dict[str, str]:
-        """What a client is given to get in, by the names of Java's."""
+        """Return the settings of a client for one of `SECURE_MODES`, with the names of the Java client's settings."""
         trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.certificate)}
         if mode == "certificate files":
-            own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.both)}
+            own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.keystore)}
             settings = {"security.protocol": "SSL", **trust, **own}
         elif mode == "certificates as text":
             text = self.certificate.read_text()
@@ -69,8 +69,8 @@ class SecuredKafka(KafkaServer):
         else:
             jaas = f'{MODULE.format("x.X")} username="ann" password="{password}";'
             settings = {"security.protocol": "SASL_SSL", **trust, "sasl.mechanism": mode, "sasl.jaas.config": jaas}
-        where = self.by_certificate if settings["security.protocol"] == "SSL" else self.by_password
-        return {"bootstrap.servers": where, **settings}
+        address = self.tls_address if settings["security.protocol"] == "SSL" else self.sasl_address
+        return {"bootstrap.servers": address, **settings}
 
 
 def topic_of(mode: str) -> str:
@@ -79,8 +79,8 @@ def topic_of(mode: str) -> str:
 
 @contextmanager
 def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
-    """One with the user `ann` and a topic for each way in."""
-    require_tool("openssl", "it makes the certificates")
+    """Run a broker with the user `ann` and a topic for each of `SECURE_MODES`."""
+    require_tool("openssl", "it creates the certificates")
     with SecuredKafka(folder) as server:
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):

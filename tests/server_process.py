@@ -1,4 +1,4 @@
-"""Servers as child processes of tests: ready when they answer, stopped or killed, never outliving the tests."""
+"""Servers as child processes of tests: started, awaited, stopped or killed. They end with the test process."""
 
 import os
 import random
@@ -14,38 +14,38 @@ from typing import Self
 
 FIRST_PORT = 10_000
 TEST_PROCESSES = 8
-"""So many of them have ports of their own."""
-_given_out: set[int] = set()
-_chance = random.SystemRandom()
+"""The number of pytest-xdist workers that have separate ranges of ports."""
+_used_ports: set[int] = set()
+_random = random.SystemRandom()
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on at this moment, and another one each time.
+    """Return a TCP port of 127.0.0.1 that is free now. Each call returns a different port.
 
-    Whoever got it may bind it much later, or bind it again after a restart. So it is none that the system gives out by
-    itself, and none that another worker of pytest-xdist is given.
+    A server may bind the port much later, or bind it again after a restart. Therefore it is not an ephemeral port,
+    which the operating system could assign to another socket, and not in the range of another pytest-xdist worker.
     """
-    ports = _own_ports()
+    ports = _worker_ports()
     while True:
-        port = _chance.choice(ports)
+        port = _random.choice(ports)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        if port not in _given_out:
-            _given_out.add(port)
+        if port not in _used_ports:
+            _used_ports.add(port)
             return port
 
 
-def _own_ports() -> range:
-    """Those of this test process."""
+def _worker_ports() -> range:
+    """Return the range of ports of this test process."""
     try:
         end = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:
         end = 0
     if end < 2 * FIRST_PORT:
-        end = 32_768  # the system gives some of them out, on this one
+        end = 32_768  # the ephemeral ports of this system overlap the range
     count = (end - FIRST_PORT) // TEST_PROCESSES
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw") or TEST_PROCESSES - 1)
     first = FIRST_PORT + worker % TEST_PROCESSES * count
@@ -53,7 +53,7 @@ def _own_ports() -> range:
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, interval_s: float = 0.01) -> None:
-    """Return as soon as `condition()` holds; after `timeout_s` raise a TimeoutError that names `what`."""
+    """Return as soon as the condition holds. Raises TimeoutError with the description `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -61,29 +61,29 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, in
         time.sleep(interval_s)
 
 
-def broker_answers(host: str, port: int) -> bool:
-    """Whether one tells of at least one broker: clients can be let in then."""
-    return brokers_known_at(host, port) > 0
+def is_broker_ready(host: str, port: int) -> bool:
+    """Return whether a server reports at least one broker, so that clients can use it."""
+    return count_brokers(host, port) > 0
 
 
-def brokers_known_at(host: str, port: int) -> int:
-    """How many brokers the answer to a Metadata v1 request for no topic names, 0 without one."""
+def count_brokers(host: str, port: int) -> int:
+    """Return the number of brokers in a response to Metadata v1 without topics, 0 if there is no response."""
     body = struct.pack(">hhihi", 3, 1, 1, -1, 0)
     try:
         with socket.create_connection((host, port), timeout=2) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
-            answer = connection.makefile("rb")
-            size = answer.read(4)
+            response = connection.makefile("rb")
+            size = response.read(4)
             if len(size) < 4:
                 return 0
-            frame = answer.read(struct.unpack(">i", size)[0])
+            frame = response.read(struct.unpack(">i", size)[0])
             return int(struct.unpack_from(">i", frame, 4)[0]) if len(frame) >= 8 else 0
     except OSError:
         return 0
 
 
 class ServerProcess:
-    """A child process whose output goes to a file, that ends with the test process, and whose death is reported."""
+    """A child process that ends with the test process. Its output is appended to a file."""
 
     def __init__(self, command: Sequence[str], log_path: Path) -> None:
         self.log_path = log_path
@@ -100,35 +100,38 @@ class ServerProcess:
         return self._process.pid
 
     def check_alive(self) -> None:
-        """Raise with the end of its log if the process has ended."""
+        """Raise RuntimeError with the end of the log if the process has exited."""
         code = self._process.poll()
         if code is not None:
             raise RuntimeError(f"the server exited {code}:\n{self.log_tail()}")
 
     def log_tail(self) -> str:
-        """The last part of what the process printed."""
+        """Return the end of the output of the process."""
         return self.log_path.read_bytes()[-4000:].decode(errors="replace")
 
     def wait_ready(self, ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-        """Wait for `ready()` while the process lives."""
+        """Wait until `ready()` holds. Raises RuntimeError if the process exits, and TimeoutError after `timeout_s`."""
 
-        def alive_and_ready() -> bool:
+        def is_alive_and_ready() -> bool:
             self.check_alive()
             return ready()
 
         try:
-            wait_until(alive_and_ready, timeout_s=timeout_s, what=what)
+            wait_until(is_alive_and_ready, timeout_s=timeout_s, what=what)
         except TimeoutError as error:
             raise TimeoutError(f"{error}:\n{self.log_tail()}") from None
 
     def wait(self, timeout_s: float) -> int:
-        """Wait until it ends by itself; returns the exit status. Raises TimeoutExpired."""
+        """Wait until the process exits, and return its exit status. Raises TimeoutExpired."""
         status = self._process.wait(timeout_s)
         self._log.close()
         return status
 
     def end(self, signal_number: int = signal.SIGTERM, timeout_s: float = 60) -> int:
-        """Send `signal_number`; returns the exit status. A process that does not end in time is killed and reported."""
+        """Send a signal and return the exit status.
+
+        A process that does not exit within `timeout_s` is killed. Raises TimeoutExpired for it.
+        """
         if self._process.poll() is None:
             self._process.send_signal(signal_number)
         try:
@@ -142,9 +145,9 @@ class ServerProcess:
 
 
 class BrokerProcess:
-    """A broker with its own folder and port; `stop` and `kill` leave the folder, `start` opens it again.
+    """A broker process with a folder and a port. `stop` and `kill` keep the folder, which `start` uses again.
 
-    What it prints goes to `log`; its log directory is `log_dir`.
+    Its output is appended to the file `log`. Its log directory is `log_dir`.
     """
 
     def __init__(self, folder: Path, *, port: int | None = None, properties: Mapping[str, str] | None = None) -> None:
@@ -173,53 +176,53 @@ class BrokerProcess:
         self.kill()
 
     def add_properties(self, properties: Mapping[str, str]) -> None:
-        """More settings for the next start, before the first one."""
+        """Add settings. Call this before the first start, which writes server.properties."""
         self._properties |= properties
 
     def command(self) -> list[str]:
-        """What starts it; the folder exists and is prepared afterwards."""
+        """Return the command that starts the broker, and prepare its folder, which exists."""
         raise NotImplementedError
 
     def start(self, timeout_s: float = 90) -> None:
-        """Start the broker and return once it answers clients."""
+        """Start the broker, and return once it responds to clients."""
         self.launch()
-        self.wait_until_it_answers(timeout_s)
+        self.wait_until_ready(timeout_s)
 
     def launch(self) -> None:
-        """Start the process. It dies with the thread that called this."""
+        """Start the process. It is killed when the calling thread ends."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._process = ServerProcess(self.command(), self.log)
 
-    def wait_until_it_answers(self, timeout_s: float = 90) -> None:
-        """Return once it answers clients."""
-        what = f"{type(self).__name__} answers on {self.bootstrap}"
-        self._running().wait_ready(self.answers, timeout_s=timeout_s, what=what)
+    def wait_until_ready(self, timeout_s: float = 90) -> None:
+        """Return once the broker responds to clients."""
+        what = f"{type(self).__name__} responds on {self.bootstrap}"
+        self._running().wait_ready(self.is_ready, timeout_s=timeout_s, what=what)
 
-    def answers(self) -> bool:
-        """Whether clients can be let in."""
-        return broker_answers("127.0.0.1", self.port)
+    def is_ready(self) -> bool:
+        """Return whether clients can use the broker."""
+        return is_broker_ready("127.0.0.1", self.port)
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and neither stopped nor killed."""
+        """Return whether the broker was started, and not stopped or killed since."""
         return self._process is not None
 
     def log_tail(self) -> str:
-        """The last part of what the broker printed."""
+        """Return the end of the broker's output."""
         return self.log.read_bytes()[-20_000:].decode(errors="replace") if self.log.exists() else ""
 
     def wait(self, timeout_s: float) -> int:
-        """Wait until it ends by itself; returns the exit status. Raises TimeoutExpired."""
+        """Wait until the process exits, and return its exit status. Raises TimeoutExpired."""
         status = self._running().wait(timeout_s)
         self._process = None
         return status
 
     def stop(self, timeout_s: float = 60) -> int:
-        """Clean shutdown (SIGTERM); returns the exit status, 0 if it is not running."""
+        """Shut the broker down with SIGTERM. Return the exit status, 0 if it is not running."""
         return self._end(signal.SIGTERM, timeout_s)
 
     def kill(self) -> None:
-        """kill -9: nothing is flushed, no clean-shutdown marker is left."""
+        """Send SIGKILL: the broker flushes nothing and writes no clean-shutdown marker."""
         self._end(signal.SIGKILL, 60)
 
     def _running(self) -> ServerProcess:
@@ -231,13 +234,13 @@ class BrokerProcess:
         return 0 if process is None else process.end(signal_number, timeout_s)
 
 
-def wait_until_all_know(brokers: Collection[BrokerProcess], timeout_s: float = 60) -> None:
-    """Return once each of these brokers, which are one cluster, knows of as many, the controller among them.
+def wait_until_all_registered(brokers: Collection[BrokerProcess], timeout_s: float = 60) -> None:
+    """Return once every broker of a cluster, including the controller, lists all of these brokers.
 
-    Who has just registered is no place for a replica until the controller has heard of it.
+    A replica cannot be assigned to a registered broker before the controller lists it.
     """
 
-    def do_they() -> bool:
-        return all(brokers_known_at("127.0.0.1", broker.port) == len(brokers) for broker in brokers)
+    def are_all_listed() -> bool:
+        return all(count_brokers("127.0.0.1", broker.port) == len(brokers) for broker in brokers)
 
-    wait_until(do_they, timeout_s=timeout_s, what=f"{len(brokers)} brokers know each other")
+    wait_until(are_all_listed, timeout_s=timeout_s, what=f"{len(brokers)} brokers list each other")

@@ -1,4 +1,4 @@
-"""Rules of the source tree: which files do I/O, docstrings, one place for each decision."""
+"""Rules of the source tree: the files that may do I/O, docstrings, and one place for each decision."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ BANNED_MODULES = {
     "time", "random", "secrets", "threading", "multiprocessing", "concurrent", "queue", "subprocess", "tempfile",
     "shutil", "mmap", "socket", "os", "io", "signal", "uvloop", "select", "selectors", "fcntl",
 }  # fmt: skip
-"""Ways to the world: modules that only the files named in PORTS may import."""
+"""Modules for I/O, clocks, threads and randomness, which only the files in PORTS may import."""
 BANNED_CALLS = {"open", "uuid4", "uuid1", "now", "utcnow", "to_thread", "run_in_executor"}
-"""Names that only those files may call."""
+"""Functions that only the files in PORTS may call."""
 PORTS = {
     "storage/filesystem.py": "the disk",
     "server/runtime/host.py": "threads, clock, randomness",
-    "server/cleaning/worker.py": "the process of the cleaner: its pipes, its priority, its clock",
-    "server/cleaning/thread_pool.py": "passes in threads: their priority, their clock",
-    "server/cleaning/worker_pool.py": "starting that process and listening to it",
-    "server/runtime/service_notifier.py": "systemd's socket",
-    "server/network/output.py": "a descriptor of its own for a transport's socket",
-    "server/__main__.py": "the process: signals, environment",
-    "server/metadata/served/process.py": "the coordinator's process: signals, sessions' passwords",
-    "clients/host.py": "a client's clock, randomness and temporary files",
-    "tools/console/server.py": "the token of its page",
-    "tools/http_server.py": "the socket of a console or a registry, a thread of its own beside a broker",
-    "clients/worker_process.py": "starting a process that reads what strangers send, its pipes, its limits, its folder",
-    "clients/decoding/worker.py": "temporary files of a compiler, and bytes as a file",
-    "clients/security.py": "secrets of an authentication",
-    "arrow/host.py": "a reader's clock and waiting",
-    "arrow/connection.py": "a reader's socket",
-    "arrow/batch_channel.py": "threads of a read",
-    "table/host.py": "a follower's clock, waiting, and files that are synced and replaced",
-    "spark/host.py": "what Spark's processes are started with, temporary files",
-    "simulation/chance.py": "chance, by seed",
-    "simulation/disk_names.py": "the operating system's texts for its errors",
-    "simulation/host.py": "the real clock, chance, sockets and threads, put out of reach",
-    "testing/embedded.py": "a thread of its own for the caller",
-    "testing/clock.py": "the clock that a test shifts",
-    "testing/disk.py": "a disk that a test makes fail",
-    "testing/folders.py": "temporary folders, and who removes them after a kill",
+    "server/cleaning/worker.py": "the worker process of the cleaner: pipes, priority, clock",
+    "server/cleaning/thread_pool.py": "cleaner threads: priority, clock",
+    "server/cleaning/worker_pool.py": "starts the worker process of the cleaner and reads its pipes",
+    "server/runtime/service_notifier.py": "the notification socket of systemd",
+    "server/network/output.py": "a duplicate descriptor of a transport's socket",
+    "server/__main__.py": "the broker process: signals, environment",
+    "server/metadata/served/process.py": "the coordinator process: signals, session passwords",
+    "clients/host.py": "the clock, randomness and temporary files of clients",
+    "tools/console/server.py": "the token of the console page",
+    "tools/http_server.py": "the socket of a console or a registry, and its thread in a broker process",
+    "clients/worker_process.py": "a sandboxed process that parses untrusted data: pipes, limits, folder",
+    "clients/decoding/worker.py": "temporary files of a compiler, and in-memory files",
+    "clients/security.py": "nonces of an authentication",
+    "arrow/host.py": "the clock and the waits of a reader",
+    "arrow/connection.py": "the socket of a reader",
+    "arrow/batch_channel.py": "the threads of a read",
+    "table/host.py": "the clock and the waits of a follower, and files that are synced and replaced",
+    "spark/host.py": "the environment of Spark processes, temporary files",
+    "simulation/chance.py": "random numbers from a seed",
+    "simulation/disk_names.py": "the error messages of the operating system",
+    "simulation/host.py": "replaces the real clock, randomness, sockets and threads",
+    "testing/embedded.py": "the thread of an embedded broker",
+    "testing/clock.py": "a clock that tests can shift",
+    "testing/disk.py": "a disk with injected failures",
+    "testing/folders.py": "temporary folders, and their removal after a kill",
 }
-"""Where a room may touch the world, and what for. The command line (`tools/cli`) is a program, not the engine."""
+"""Files that may use these modules and functions, and the purpose. All of `tools/cli` may, because it is a program."""
 PASSED_IN = {"random.Random"}
-"""Types of what is passed in are no way to the world."""
+"""Types of parameters, which may be imported everywhere."""
 
 
 @cache
@@ -84,11 +84,11 @@ def name_of(path: Path) -> str:
 
 
 def violations(paths: Iterable[Path], find: Callable[[Path], Iterable[object]]) -> list[str]:
-    """Return what `find` reports, one line per finding, with the file in front."""
+    """Return one line per finding of `find`, with the file in front."""
     return [f"{name_of(path)}: {found}" for path in paths for found in find(path)]
 
 
-def is_free(name: str) -> bool:
+def is_exempt(name: str) -> bool:
     return name in PORTS or name.startswith("tools/cli/")
 
 
@@ -100,8 +100,8 @@ def attribute_path(node: ast.expr) -> str:
     return ""
 
 
-def ways_to_the_world(tree: ast.Module) -> Iterator[str]:
-    """Imports and calls that a file outside the ports must not have."""
+def banned_uses(tree: ast.Module) -> Iterator[str]:
+    """Yield the imports and calls that a file outside PORTS must not have."""
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -122,14 +122,14 @@ def ways_to_the_world(tree: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno}: {path}()"
 
 
-def test_only_the_ports_touch_the_world() -> None:
-    paths = [path for path in sources() if not is_free(name_of(path))]
-    assert violations(paths, lambda path: ways_to_the_world(tree_of(path))) == []
+def test_only_ports_do_io() -> None:
+    paths = [path for path in sources() if not is_exempt(name_of(path))]
+    assert violations(paths, lambda path: banned_uses(tree_of(path))) == []
 
 
-def test_the_ban_sees_what_it_bans() -> None:
+def test_banned_imports_and_calls_are_found() -> None:
     planted = "import time\nfrom os import path\nimport random\nrandom.random()\nopen('x')\nuuid.uuid4()\n"
-    assert len(list(ways_to_the_world(ast.parse(planted)))) == 5
+    assert len(list(banned_uses(ast.parse(planted)))) == 5
 
 
 def test_every_module_has_a_docstring() -> None:
@@ -149,13 +149,13 @@ def test_every_handler_is_served_and_every_served_api_has_a_handler() -> None:
 
 
 @pytest.mark.parametrize("request_name", ["ApiVersionsRequest", "SaslHandshakeRequest", "SaslAuthenticateRequest"])
-def test_versions_are_agreed_and_passwords_proved_in_one_place(request_name: str) -> None:
-    """A shell around a socket decides nothing."""
-    asking = {name_of(path) for path in sources() if f"{request_name}(" in text_of(path)}
-    assert asking == {"protocol/client_connection.py"}
+def test_one_module_negotiates_versions_and_authenticates(request_name: str) -> None:
+    """The classes around a socket only pass bytes to `protocol/client_connection.py`."""
+    users = {name_of(path) for path in sources() if f"{request_name}(" in text_of(path)}
+    assert users == {"protocol/client_connection.py"}
 
 
-def test_the_core_is_synchronous() -> None:
+def test_the_core_has_no_coroutines() -> None:
     core = [path for path in sources() if name_of(path).startswith(("common/", "protocol/", "storage/"))]
 
     def coroutines(path: Path) -> list[str]:
@@ -172,11 +172,11 @@ STORED_MESSAGES = {
 }
 
 BOTH_LAYOUTS = {"TopicImage": ["server/image/topics_image.py", "server/metadata/metadata_cache.py"]}
-"""Names of a thing in the image of a KRaft cluster and in the cache of a cluster with ZooKeeper's layout."""
+"""Classes that exist twice: in the image of a KRaft cluster, and in the metadata cache of a ZooKeeper cluster."""
 
 
-def test_a_class_name_means_one_thing() -> None:
-    """Structs of messages, sent or stored, are called as in Kafka's definitions, each in the module of its message."""
+def test_class_names_are_unique() -> None:
+    """Structs of requests, responses and stored records are exempt, because Kafka defines their names."""
     places: dict[str, list[str]] = {}
     for path in sources():
         if path.parent.name != "messages" and name_of(path) not in STORED_MESSAGES:
@@ -187,49 +187,48 @@ def test_a_class_name_means_one_thing() -> None:
 
 
 def name_in(node: ast.AST) -> str:
-    """The name that it is, or the last part of a dotted one."""
+    """Return the name of a node, or the last part of a dotted name."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def cut_in_two(trees: Iterable[ast.Module]) -> list[str]:
-    """Classes with methods that nobody names but themselves and their one subclass: these two are one class."""
+def split_classes(trees: Iterable[ast.Module]) -> list[str]:
+    """Return base classes with methods whose only user is their single subclass: the two are one class."""
     nodes = [node for tree in trees for node in nodes_of(tree)]
     named = Counter(map(name_in, nodes))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    heirs: dict[str, list[ast.ClassDef]] = {}
+    subclasses: dict[str, list[ast.ClassDef]] = {}
     for one in classes:
         for base in one.bases:
-            heirs.setdefault(name_in(base.value if isinstance(base, ast.Subscript) else base), []).append(one)
+            subclasses.setdefault(name_in(base.value if isinstance(base, ast.Subscript) else base), []).append(one)
     found = []
     for one in classes:
         has_methods = any(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in one.body)
-        if has_methods and len(heirs.get(one.name, [])) == 1:
-            (heir,) = heirs[one.name]
-            if named[one.name] == sum(name_in(node) == one.name for half in (one, heir) for node in ast.walk(half)):
+        if has_methods and len(subclasses.get(one.name, [])) == 1:
+            (subclass,) = subclasses[one.name]
+            if named[one.name] == sum(name_in(node) == one.name for half in (one, subclass) for node in ast.walk(half)):
                 found.append(one.name)
     return found
 
 
-def test_no_class_is_cut_in_two_by_a_base_class() -> None:
-    """A file that grows too long is relieved of a part that stands by itself. A base class is something that others
-    make, take, or derive from, too."""
-    assert cut_in_two(tree_of(path) for path in sources()) == []
+def test_no_class_is_split_into_base_class_and_subclass() -> None:
+    """A long file is split into separate objects. A base class has several subclasses, or other users."""
+    assert split_classes(tree_of(path) for path in sources()) == []
 
 
-def test_classes_that_are_cut_in_two_are_seen() -> None:
+def test_split_classes_are_found() -> None:
     queries = ast.parse("class LogQueries:\n    def size(self) -> int:\n        return LogQueries.size(self)")
     log = ast.parse("from .q import LogQueries\nclass Log(q.LogQueries[T]):\n    def end(self, log: Log): ...")
-    assert cut_in_two([queries, log]) == ["LogQueries"]
+    assert split_classes([queries, log]) == ["LogQueries"]
     for other in ("def f(log: LogQueries): ...", "log = LogQueries()", "class Remote(LogQueries): ..."):
-        assert cut_in_two([queries, log, ast.parse(other)]) == []
-    assert cut_in_two([ast.parse("class Settings:\n    broker_id: int\nclass Config(Settings): ...")]) == []
+        assert split_classes([queries, log, ast.parse(other)]) == []
+    assert split_classes([ast.parse("class Settings:\n    broker_id: int\nclass Config(Settings): ...")]) == []
 
 
-def test_a_logger_is_one_of_its_room() -> None:
-    """Whatever strangers call themselves, a line of the log is one line: `room_logger` sees to it."""
-    free = {"common/room_logger.py", "server/config/broker_loggers.py", "server/__main__.py"}
-    asking = {name_of(path) for path in sources() if "getLogger(" in text_of(path)}
-    assert asking <= free
+def test_loggers_come_from_room_logger() -> None:
+    """`room_logger` escapes line breaks, so that a client cannot write additional log lines."""
+    exempt = {"common/room_logger.py", "server/config/broker_loggers.py", "server/__main__.py"}
+    users = {name_of(path) for path in sources() if "getLogger(" in text_of(path)}
+    assert users <= exempt
 
     def misnamed(path: Path) -> list[str]:
         loggers = [node for node in tree_of(path).body if isinstance(node, ast.Assign)] * (
@@ -244,28 +243,29 @@ def test_a_logger_is_one_of_its_room() -> None:
     assert violations(sources(), misnamed) == []
 
 
-def unknown_paths(text: str, beside: Path = ROOT) -> list[str]:
-    """Files and folders in backticks that are not there, but for what is made at work and ignored by git.
+def unknown_paths(text: str, folder: Path = ROOT) -> list[str]:
+    """Return files and folders in backticks that do not exist, except generated files that git ignores.
 
-    A bare name of a file stands for one beside the text or at the top, or in a folder that the same section names.
+    A file name without a folder is searched next to the text, in the root, and in the folders that the same section
+    names.
     """
     missing: list[str] = []
-    made = set((ROOT / ".gitignore").read_text().split())
+    ignored = set((ROOT / ".gitignore").read_text().split())
     for section in re.split(r"(?m)^## ", re.sub(r"(?ms)^```.*?^```", "", text)):
         paths = re.findall(r"`((?:[\w.-]+/)*(?:[\w.-]+/|[\w-]+\.(?:py|md|toml|c|h|pyi)))`", section)
-        places = {ROOT, beside}
+        places = {ROOT, folder}
         named = {place / path for place in places for path in paths if "/" in path}
         folders = {path.parent if path.is_file() else path for path in named}
         missing += [
             path
             for path in paths
-            if path not in made
+            if path not in ignored
             and not any((place / path).exists() for place in (places if "/" in path else places | folders))
         ]
     return missing
 
 
-def test_files_and_folders_that_the_documentation_names_exist() -> None:
+def test_files_named_in_the_documentation_exist() -> None:
     pages = [
         *ROOT.glob("*/README.md"),
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
@@ -274,8 +274,8 @@ def test_files_and_folders_that_the_documentation_names_exist() -> None:
     assert violations(pages, lambda page: unknown_paths(page.read_text(), page.parent)) == []
 
 
-def test_files_of_tests_that_programs_name_exist() -> None:
-    """`make sanitize` and others select tests by their paths."""
+def test_test_files_named_in_programs_exist() -> None:
+    """Programs such as `make sanitize` select tests by their paths."""
     programs = [ROOT / "Makefile", *sorted((ROOT / "soak").rglob("*.py")), *sorted((ROOT / "bench").rglob("*.py"))]
 
     def missing(path: Path) -> list[str]:
@@ -285,27 +285,27 @@ def test_files_of_tests_that_programs_name_exist() -> None:
     assert violations(programs, missing) == []
 
 
-def test_paths_that_are_not_there_are_seen() -> None:
+def test_missing_paths_are_found() -> None:
     text = "`server/no.py` `server/broker.py`\n## A\n`broker.py` `no/such/`\n## B\n`server/` `broker.py` `x/y`"
     assert unknown_paths(text) == ["server/no.py", "broker.py", "no/such/"]
 
 
-def test_the_rooms_of_the_server_are_told_in_their_order() -> None:
+def test_the_architecture_page_lists_the_server_packages_in_order() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["barnabas.server"])
     page = (ROOT / "docs" / "architecture.md").read_text()
     section = page.partition("## Rooms of the server")[2].partition("\n## ")[0]
-    told = re.findall(r"`server/(\w+)(?:/|\.py)`", "".join(re.findall(r"(?m)^\| `[^|]*\|", section)))
-    assert told == [room for layer in layers for room in layer.split(" | ")]
+    listed = re.findall(r"`server/(\w+)(?:/|\.py)`", "".join(re.findall(r"(?m)^\| `[^|]*\|", section)))
+    assert listed == [room for layer in layers for room in layer.split(" | ")]
 
 
 LOG_OWNERS = ("server/replication/", "server/cleaning/")
-"""The rooms that own the logs of partitions: replication, and the cleaner."""
+"""The packages that own the logs of partitions: replication, and the cleaner."""
 
 
-def logs_touched(tree: ast.Module) -> list[str]:
-    """Where the log of something is read or taken; what a logger does with lines is something else."""
+def log_accesses(tree: ast.Module) -> list[str]:
+    """Return the lines that access an attribute `log`, except the method of a logger."""
     return [
         f"line {node.lineno}: {ast.unparse(node)}"
         for node in nodes_of(tree)
@@ -313,20 +313,20 @@ def logs_touched(tree: ast.Module) -> list[str]:
     ]
 
 
-def test_logs_of_partitions_are_read_by_their_owners_only() -> None:
-    """Other rooms call methods of the partition, or of the replica manager."""
+def test_only_owners_access_the_logs_of_partitions() -> None:
+    """Other packages call methods of the partition, or of the replica manager."""
     server = [path for path in sources() if name_of(path).startswith("server/")]
     others = [path for path in server if not name_of(path).startswith(LOG_OWNERS)]
-    assert violations(others, lambda path: logs_touched(tree_of(path))) == []
+    assert violations(others, lambda path: log_accesses(tree_of(path))) == []
 
 
-def test_a_touched_log_is_seen() -> None:
+def test_log_accesses_are_found() -> None:
     planted = "end = shard.partition.log.log_end_offset\nlog = partition.log\nself._logger.log(level, 'a line')\n"
-    assert {one.partition(":")[0] for one in logs_touched(ast.parse(planted))} == {"line 1", "line 2"}
+    assert {one.partition(":")[0] for one in log_accesses(ast.parse(planted))} == {"line 1", "line 2"}
 
 
 Graph = dict[str, set[str]]
-"""The modules that each module imports, for types too."""
+"""The modules that each module imports, including imports for type annotations."""
 
 OWNERS = (
     ("clients/share/share_in_flight_batch.py", "clients/share/share_consume_request_manager.py"),
@@ -343,7 +343,7 @@ OWNERS = (
     ("server/security/session.py", "server/security/sasl_server_authenticator.py"),
     ("table/dead_letters.py", "table/follower.py"),
 )
-"""All imports that close a cycle: for types only, where an object and its owner refer to each other."""
+"""The imports that close a cycle. They are for type annotations, where an object refers to its owner."""
 
 
 def imports_of(path: Path, modules: Iterable[Path]) -> Iterator[Path]:
@@ -370,7 +370,7 @@ def cycle_in(graph: Graph) -> list[str]:
     return []
 
 
-def test_modules_import_each_other_in_one_direction() -> None:
+def test_imports_have_no_cycles() -> None:
     graph = graph_of(sources())
     for module, owner in OWNERS:
         graph[module].discard(owner)
@@ -378,10 +378,10 @@ def test_modules_import_each_other_in_one_direction() -> None:
     unused = [
         f"{module} -> {owner}" for module, owner in OWNERS if not cycle_in({**graph, module: {*graph[module], owner}})
     ]
-    assert unused == [], "these imports close no cycle any more"
+    assert unused == [], "these imports no longer close a cycle"
 
 
-def test_a_cycle_of_modules_is_seen(tmp_path: Path) -> None:
+def test_import_cycles_are_found(tmp_path: Path) -> None:
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
     assert cycle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
@@ -389,18 +389,18 @@ def test_a_cycle_of_modules_is_seen(tmp_path: Path) -> None:
 LOOP_SHARING = "server/runtime/loop_sharing.py"
 
 
-def slices_by_hand(text: str) -> list[str]:
-    """Budgets without a unit in their names, and places where work is cut without a helper of `LOOP_SHARING`."""
+def manual_slices(text: str) -> list[str]:
+    """Return budgets without a unit in their names, and loops that yield without a helper of `LOOP_SHARING`."""
     names = r"(?m)^_?[A-Z_]*(?:AT_ONCE|AT_A_TIME|A_TURN|IN_ROUND|IN_A_REQUEST)\b.*= .*\d"
     return re.findall(names, text) + re.findall(r"sleep\(0\)|% \w+ == 0:\s+await .*", text)
 
 
-def test_the_loop_is_shared_by_the_helpers_of_one_module() -> None:
-    # The simulation is no server, and the console is a client, which does not import the server.
+def test_long_work_yields_with_the_helpers_of_one_module() -> None:
+    # The simulation is not a server, and the console is a client, which must not import the server.
     paths = [
         path for path in sources() if not name_of(path).startswith((LOOP_SHARING, "simulation/", "tools/console/"))
     ]
-    assert violations(paths, lambda path: slices_by_hand(text_of(path))) == []
+    assert violations(paths, lambda path: manual_slices(text_of(path))) == []
 
 
 @pytest.mark.parametrize(
@@ -415,5 +415,5 @@ def test_the_loop_is_shared_by_the_helpers_of_one_module() -> None:
         "if count % RECORDS == 0:\n    await next_turn()",
     ],
 )
-def test_slices_by_hand_are_seen(planted: str) -> None:
-    assert len(slices_by_hand(f"import asyncio\n{planted}\n")) == 1
+def test_manual_slices_are_found(planted: str) -> None:
+    assert len(manual_slices(f"import asyncio\n{planted}\n")) == 1

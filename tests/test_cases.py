@@ -1,4 +1,4 @@
-"""A test of many cases runs all of them and lists the ones that fail."""
+"""Tests of `in_one_test`: it runs all cases, and lists the cases that fail."""
 
 import inspect
 import sys
@@ -28,14 +28,14 @@ def test_failing_cases_are_listed_after_all_cases_have_run() -> None:
 
 def test_a_missing_error_and_an_exit_are_failures_of_their_case() -> None:
     @in_one_test("text", ["1", "x", "exit"])
-    def is_refused(text: str) -> None:
+    def is_rejected(text: str) -> None:
         if text == "exit":
             sys.exit(2)
         with pytest.raises(ValueError, match="invalid literal"):
             int(text)
 
     with pytest.raises(pytest.fail.Exception) as raised:
-        is_refused()
+        is_rejected()
     assert str(raised.value).splitlines() == [
         "2 of 3 cases failed",
         "text='1': Failed: DID NOT RAISE ValueError",

@@ -1,4 +1,4 @@
-"""`docs/kafka-0.8-names.md` leads a reader who knows Kafka's classes of 2013 to 2016 to code that exists."""
+"""`docs/kafka-0.8-names.md` maps the class names of Kafka 0.8 to 0.10 to files and symbols that exist."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Search every text that readers of Barnabas meet for constructions that a native reader has to decode.
 
 The texts are docstrings, comments and prose strings of the product (error messages, log formats, help, descriptions of
-settings), the texts of the console, and the documentation. `RULES` lists the constructions and their replacements.
-`language_baseline.json` holds the number of findings that each file still has. That number may only fall:
+settings) and of the modules directly in `tests`, the texts of the console, and the documentation. `RULES` lists the
+constructions and their replacements. `language_baseline.json` holds the number of findings that each file still has.
+That number may only fall:
 
     python -m tests.test_language                       # findings per file and per rule
     python -m tests.test_language --list FILE [FILE …]  # each finding with its line
@@ -38,6 +39,8 @@ ROOMS = (
     "bench",
     "soak",
 )
+TEST_MODULES = "tests/*.py"
+"""The support modules of all tests. This module is exempt, because it contains bad examples."""
 PAGES = ("*.md", "*/README.md", "docs/**/*.md", ".github/**/*.md", ".github/**/*.yml")
 PEOPLE = (
     r"operators?|users?|readers?|developers?|engineers?|persons?|people|authors?|contributors?|maintainers?|attackers?"
@@ -252,6 +255,7 @@ def read_files() -> Iterator[Path]:
     for room in ROOMS:
         for suffix in ("py", "c", "h", "js", "html"):
             yield from sorted((ROOT / room).rglob(f"*.{suffix}"))
+    yield from sorted(path for path in ROOT.glob(TEST_MODULES) if path.name != Path(__file__).name)
     for pattern in PAGES:
         yield from sorted(ROOT.glob(pattern))
 

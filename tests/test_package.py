@@ -1,4 +1,4 @@
-"""The package as an index gets it: its metadata, its links, its wheels."""
+"""The published package: its metadata, its links and its wheels."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ROOMS = (
 PUBLISHED = "https://example.org/barnabas"
 WAIT_S = 300
 MACHINES = {"x86_64": 62, "aarch64": 183}
-"""As files of ELF name them."""
+"""The machine types of ELF files (`e_machine`)."""
 CRC32CX = 0x9AC05C00, 0xFFE0FC00
-"""arm64's instruction for CRC-32C of eight bytes, and which of its bits are no register."""
+"""The arm64 instruction that adds eight bytes to a CRC-32C, and the mask of its bits without the registers."""
 
 
 def wheel(folder: Path, **environment: str) -> Path:
-    """Build one; what was built with may leave nothing in the temporary folder."""
+    """Build a wheel and return its path. The build must leave no file in the temporary folder."""
     temporary = folder / "tmp"
     temporary.mkdir()
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
@@ -47,13 +47,13 @@ def wheel(folder: Path, **environment: str) -> Path:
     return built
 
 
-def test_links_to_files_lead_somewhere_or_are_words() -> None:
+def test_links_to_files_become_absolute_or_plain_text() -> None:
     text = "see [docs/spark.md](docs/spark.md), [a part](#part) and [others](https://example.org/)"
     assert with_whole_links(text, "https://x/y") == text.replace("(docs/", "(https://x/y/docs/")
     assert with_whole_links(text, "") == text.replace("[docs/spark.md](docs/spark.md)", "docs/spark.md")
 
 
-def test_an_image_has_the_address_of_its_bytes_or_is_omitted() -> None:
+def test_images_link_to_the_raw_file_or_are_omitted() -> None:
     text = "before\n\n![The console](docs/console.png)\n\nafter [a page](docs/a.md)"
     base = "https://x/y/blob/v1"
     whole = with_whole_links(text, base)
@@ -62,14 +62,14 @@ def test_an_image_has_the_address_of_its_bytes_or_is_omitted() -> None:
     assert with_whole_links(text, "") == "before\n\nafter a page"
 
 
-def test_every_file_that_the_readme_links_to_is_there() -> None:
+def test_files_linked_in_the_readme_exist() -> None:
     text = (ROOT / "README.md").read_text()
     links = re.findall(r"\]\((?![a-z]+:|#)([^)\s]+)\)", text)
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link.partition("#")[0]).exists()] == []
 
 
-def test_a_wheel_without_a_compiler(tmp_path: Path) -> None:
+def test_a_wheel_built_without_a_compiler_is_pure_python(tmp_path: Path) -> None:
     built = wheel(tmp_path, CC="false", BARNABAS_REPOSITORY=PUBLISHED)
     assert built.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(built) as archive:
@@ -86,14 +86,14 @@ def test_a_wheel_without_a_compiler(tmp_path: Path) -> None:
     assert not [need for need in needed if need.startswith(("pydantic", "zstandard"))], "they are large"
 
 
-def test_a_wheel_for_a_platform_is_never_one_without_compiled_code(tmp_path: Path) -> None:
+def test_a_platform_wheel_without_a_compiler_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="has compiled code, and none could be made"):
         wheel(tmp_path, CC="false", BARNABAS_WHEEL_PLATFORM="manylinux_2_17_x86_64")
     assert list(tmp_path.glob("*.whl")) == []
 
 
 @pytest.mark.verify
-def test_a_wheel_for_a_platform_that_was_named(tmp_path: Path) -> None:
+def test_a_platform_wheel_has_compiled_code(tmp_path: Path) -> None:
     built = wheel(tmp_path, BARNABAS_WHEEL_PLATFORM="manylinux_2_17_x86_64")
     assert built.name.endswith("-cp311-abi3-manylinux_2_17_x86_64.whl")
     with zipfile.ZipFile(built) as archive:
@@ -101,7 +101,7 @@ def test_a_wheel_for_a_platform_that_was_named(tmp_path: Path) -> None:
 
 
 def wheels_of_the_makefile() -> Iterator[tuple[str, str]]:
-    """What the compiler calls them, and what their wheels are tagged with."""
+    """Yield the compiler target and the platform tag of each wheel."""
     text = re.search(r"^WHEELS := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.M)
     assert text is not None
     for pair in text[1].replace("\\\n", " ").split():
@@ -112,7 +112,7 @@ def wheels_of_the_makefile() -> Iterator[tuple[str, str]]:
 @pytest.mark.verify
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("target", "platform"), [*wheels_of_the_makefile()])
-def test_wheels_are_for_the_machines_that_they_name(target: str, platform: str, tmp_path: Path) -> None:
+def test_compiled_code_is_for_the_machine_of_the_wheel(target: str, platform: str, tmp_path: Path) -> None:
     with cache_entry(cache_dir("python"), "ziglang-0.17.1") as (zig, scratch):
         if scratch is not None:
             run_checked([sys.executable, "-m", "pip", "install", "-q", "--target", str(scratch), "ziglang==0.17.1"])
@@ -124,8 +124,8 @@ def test_wheels_are_for_the_machines_that_they_name(target: str, platform: str, 
     assert code[18] == MACHINES[platform.partition("_")[2].split("_", 2)[2]]
     versions = {tuple(map(int, found)) for found in re.findall(rb"GLIBC_(\d+)\.(\d+)", code)}
     assert versions if platform.startswith("many") else not versions
-    assert max(versions, default=(0, 0)) <= (2, 17), "older systems have no newer one"
+    assert max(versions, default=(0, 0)) <= (2, 17), "systems with an older glibc are supported"
     if platform.endswith("_aarch64"):
         bits, mask = CRC32CX
         words = struct.iter_unpack("<I", code[: len(code) & ~3])
-        assert any(word & mask == bits for (word,) in words), "checksums are done by tables on every processor"
+        assert any(word & mask == bits for (word,) in words), "the CRC-32C instruction is missing"

@@ -1,4 +1,4 @@
-"""Every Python that is supported, as far as there is one here: a wheel is installed, tried, and tested."""
+"""A wheel works on every supported Python version that is installed on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.foreign_tools import cache_dir, cache_entry, digest, run_checked
 from tests.java import jars
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 from tests.test_package import wheel
 
 pytestmark = [pytest.mark.verify, pytest.mark.timeout(900)]
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSIONS = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 FROM_MAVEN = {"3.14": "org.bytedeco:cpython:3.14.3-1.5.13:linux-x86_64"}
-"""Jars that hold an interpreter, for machines that have none of that version."""
+"""Jars that contain an interpreter, for machines that do not have this version."""
 TOOLS = (
     "hypothesis>=6.100",
     "lz4>=4.3",
@@ -37,15 +37,15 @@ COMMAND = ("-c", "import sys; from barnabas.tools.cli import main; sys.exit(main
 
 
 class Python:
-    """An interpreter, and what is on its path."""
+    """An interpreter, and the folders of its PYTHONPATH."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.folders: list[Path] = []
 
     def run(self, *arguments: str) -> str:
-        """What it prints, errors included."""
-        library_path = str(self.path.parent.parent)  # where the one from Maven has its library
+        """Run the interpreter, and return its output and errors."""
+        library_path = str(self.path.parent.parent)  # the folder of libpython for the interpreter from Maven
         python_path = os.pathsep.join(map(str, self.folders))
         done = subprocess.run(
             [str(self.path), *arguments],
@@ -60,7 +60,7 @@ class Python:
         return done.stdout
 
     def packages(self, requirements: Sequence[str]) -> Path:
-        """A folder with these, installed once."""
+        """Install packages into a cached folder, and return the folder."""
         name = f"packages-{digest(*requirements, self.run('-VV'))}"
         with cache_entry(cache_dir("python"), name) as (entry, scratch):
             if scratch is not None:
@@ -85,7 +85,7 @@ def candidates(version: str) -> Iterator[Path]:
 
 
 def from_maven(coordinate: str, version: str) -> Path:
-    """The interpreter out of a jar."""
+    """Return the interpreter of a jar."""
     (jar,) = [path for path in jars(coordinate) if path.name.endswith("-linux-x86_64.jar") and "cpython" in path.name]
     with cache_entry(cache_dir("python"), jar.stem) as (entry, scratch):
         if scratch is not None:
@@ -99,32 +99,32 @@ def interpreter(version: str) -> Python:
     for path in candidates(version):
         python = Python(path)
         try:
-            told = python.run("-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+            output = python.run("-c", "import sys; print('%d.%d' % sys.version_info[:2])")
         except (AssertionError, OSError):
-            continue  # a name of pyenv's for a version that is not chosen
-        if told.strip() == version:
+            continue  # a shim of pyenv for a version that is not selected
+        if output.strip() == version:
             return python
-    pytest.skip(f"there is no Python {version} here")
+    pytest.skip(f"Python {version} is not installed")
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of this machine's, installed into a folder."""
+    """Build a wheel for this machine, and unpack it into a folder."""
     folder = tmp_path_factory.mktemp("wheel")
     with zipfile.ZipFile(wheel(folder)) as archive:
         archive.extractall(folder / "packages")
     return folder / "packages"
 
 
-@pytest.mark.parametrize("version", others_at_night((VERSIONS[0], VERSIONS[-1], *VERSIONS[1:-1]), 2))
+@pytest.mark.parametrize("version", mark_rest_nightly((VERSIONS[0], VERSIONS[-1], *VERSIONS[1:-1]), 2))
 def test_a_wheel_works_on(version: str, unpacked: Path) -> None:
     python = interpreter(version)
     optional = PROJECT["optional-dependencies"]
     requirements = (*PROJECT["dependencies"], *optional["demo"], *optional["fast-zstd"], *TOOLS)
     python.folders = [unpacked, python.packages(requirements)]
-    told = python.run(*COMMAND, "--version")
-    assert f"(Python {version}." in told and "compiled code" in told
+    output = python.run(*COMMAND, "--version")
+    assert f"(Python {version}." in output and "compiled code" in output
     assert "compared: equal to the data, no record lost" in python.run(*COMMAND, "demo")
     tests = [str(ROOT / "tests" / name) for name in TESTS]
-    told = python.run("-m", "pytest", "-q", "-o", "pythonpath=.", "-n", "0", *tests)
-    assert " passed" in told and "failed" not in told
+    output = python.run("-m", "pytest", "-q", "-o", "pythonpath=.", "-n", "0", *tests)
+    assert " passed" in output and "failed" not in output

@@ -1,4 +1,4 @@
-"""docs/contributing/walkthroughs.md has the names of classes, methods and functions that exist."""
+"""The classes, methods and functions in docs/contributing/walkthroughs.md exist."""
 
 from __future__ import annotations
 

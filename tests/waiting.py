@@ -7,7 +7,7 @@ from collections.abc import Callable
 async def until(condition: Callable[[], object], what: str = "the condition holds", *, seconds: float = 60.0) -> None:
     """Wait until the condition holds; raise AssertionError after `seconds` of the loop's clock, real or simulated.
 
-    `what` is the condition in words, for the message.
+    `what` describes the condition in the message.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

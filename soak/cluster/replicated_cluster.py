@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from soak.cluster.network import NetworkProcess, Way
-from tests.server_process import BrokerProcess, free_port, wait_until, wait_until_all_know
+from tests.server_process import BrokerProcess, free_port, wait_until, wait_until_all_registered
 
 BROKERS = (1, 2, 3)
 CLIENT = "client"
@@ -86,7 +86,7 @@ class ReplicatedCluster(ABC):
         running = {node: self.process(node) for node in self.nodes}
         self.network.set_processes({node: one.pid for node, one in running.items() if one.is_running})
         for process in processes:
-            process.wait_until_it_answers()
+            process.wait_until_ready()
 
     def _kill_brokers(self) -> None:
         for broker in self.brokers.values():
@@ -194,7 +194,7 @@ class ReplicatedCluster(ABC):
 
     def wait_for_brokers(self, wanted: tuple[int, ...] = BROKERS, timeout_s: float = 60) -> None:
         """Wait until the metadata of each of these brokers lists exactly these brokers."""
-        wait_until_all_know([self.brokers[one] for one in wanted], timeout_s)
+        wait_until_all_registered([self.brokers[one] for one in wanted], timeout_s)
 
     def wait_for_isr(self, topic: str, partitions: int, timeout_s: float = 60) -> None:
         """Wait until all replicas of a topic are in sync."""

@@ -5,7 +5,7 @@ A failure names the scenario and the image; `images(BY_NAME[scenario], range(cal
 
 import pytest
 from tests.cleaning.crash_images import SCENARIOS, Scenario, count_calls, images, walk_of
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 from tests.storage.crash_points import SURVIVORS
 
 CALLS_OF_FAST_RUN = 5
@@ -22,7 +22,7 @@ def test_a_spread_of_crashes_keeps_every_promise(scenario: Scenario) -> None:
 
 @pytest.mark.verify
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("part", others_at_night(range(4), 2))
+@pytest.mark.parametrize("part", mark_rest_nightly(range(4), 2))
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_crash_at_every_call_keeps_every_promise(scenario: Scenario, part: int) -> None:
     total = count_calls(scenario)
@@ -31,7 +31,7 @@ def test_a_crash_at_every_call_keeps_every_promise(scenario: Scenario, part: int
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("seed", others_at_night(range(WALKS), 6))
+@pytest.mark.parametrize("seed", mark_rest_nightly(range(WALKS), 6))
 def test_crashes_in_random_walks_keep_every_promise(seed: int) -> None:
     scenario = walk_of(seed)
     total = count_calls(scenario)

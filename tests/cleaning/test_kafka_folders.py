@@ -20,7 +20,7 @@ from soak.cleaning.promises import verify_all_indexes
 from tests.cleaning.kafka_broker import CompactingKafka, Filling, compacting_kafka
 from tests.compat.test_kafka_files import COMPLAINTS
 from tests.kafka import CLEANER_REFERENCE, LAST_WITH_ZOOKEEPER, KafkaTools
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 from tests.server_process import wait_until
 
 from barnabas.storage.cleaning.clean_job import GroupCleaned, PassFinished
@@ -111,7 +111,7 @@ def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Stage]]:
     yield stages(CLEANER_REFERENCE, folder, MODERN, {"segment.bytes": str(SMALLEST_SEGMENT)})
 
 
-@pytest.fixture(scope="module", params=others_at_night(("0.9.0", "0.10.0"), 1))
+@pytest.fixture(scope="module", params=mark_rest_nightly(("0.9.0", "0.10.0"), 1))
 def legacy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Stage]]:
     """Kafka 3.9 writing v0 and v1, wrapper messages included."""
     folder = tmp_path_factory.mktemp("legacy")

@@ -11,7 +11,7 @@ import pytest
 from soak.cluster.__main__ import outcomes
 from soak.cluster.network import Network
 from soak.cluster.rounds import OF_BROKERS, OF_ZOOKEEPER, Plan
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 ROUNDS = (range(6), range(6, 12))
 
@@ -28,7 +28,7 @@ def test_rounds_do_all_there_is() -> None:
 @pytest.mark.java
 @pytest.mark.verify
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("rounds", others_at_night(ROUNDS, 1), ids=str)
+@pytest.mark.parametrize("rounds", mark_rest_nightly(ROUNDS, 1), ids=str)
 def test_nothing_acknowledged_is_lost(tmp_path: Path, rounds: range) -> None:
     failed = {str(one.plan): one.violations[:5] for one in outcomes(rounds, tmp_path) if one.violations}
     assert not failed, failed

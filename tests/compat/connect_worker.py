@@ -61,7 +61,7 @@ class ConnectWorker(BrokerProcess):
         path = write_settings(self.folder / "worker.properties", settings)
         return connect_command("org.apache.kafka.connect.cli.ConnectDistributed", path)
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether its REST interface can be asked."""
         try:
             return bool(self.ask("GET", ""))

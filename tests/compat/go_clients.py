@@ -3,14 +3,14 @@
 import re
 from pathlib import Path
 
-from tests.golang import built
+from tests.golang import build_program
 
 HERE = Path(__file__).parent
 
 
 def go_client(folder: str) -> Path:
     """The program for the client of `folder`, built if need be."""
-    return built(HERE / folder, HERE / "goreport")
+    return build_program(HERE / folder, HERE / "goreport")
 
 
 def pinned_version(folder: str, module: str) -> str:

@@ -27,7 +27,7 @@ from tests.compat.test_kafka_python_1_4 import packages_of_old_release
 from tests.foreign_tools import require_tool, run_checked
 from tests.golang import run_go
 from tests.java import run_java
-from tests.node import installed, run_node
+from tests.node import install_packages, run_node
 from tests.spark.conftest import read as read_as_spark
 
 from barnabas.clients import Consumer as BarnabasConsumer
@@ -86,7 +86,7 @@ def test_java(backlog: str, version: str, poll: str, tmp_path: Path) -> None:
 @pytest.mark.node
 @pytest.mark.parametrize("folder", ["kafkajs", pytest.param("platformatic", marks=pytest.mark.verify)])
 def test_clients_in_javascript(backlog: str, folder: str) -> None:
-    result = run_node(installed(HERE / folder), "backlog.js", [backlog, TOPIC, str(PARTITIONS)], timeout=200)
+    result = run_node(install_packages(HERE / folder), "backlog.js", [backlog, TOPIC, str(PARTITIONS)], timeout=200)
     assert result.stdout.strip() == EVERYTHING, result.stderr[-2000:]
 
 

@@ -28,7 +28,7 @@ from tests.compat.members import (
 )
 from tests.compat.test_java import program
 from tests.java import java_command
-from tests.node import installed
+from tests.node import install_packages
 from tests.server_process import wait_until
 
 pytestmark = pytest.mark.timeout(240)
@@ -49,7 +49,7 @@ def command_of(client: str, version: str, folder: Path) -> list[str]:
         classpath = program(JAVA[version], f"org.apache.kafka:kafka-clients:{version}", folder)
         return java_command("Member", classpath, [])
     if client == "kafkajs":
-        return ["node", str(installed(HERE / "kafkajs") / "member.js")]
+        return ["node", str(install_packages(HERE / "kafkajs") / "member.js")]
     if client in IN_GO:
         return [str(go_client(IN_GO[client])), "member"]
     return [sys.executable, str(HERE / "python_member.py"), client]

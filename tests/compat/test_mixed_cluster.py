@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, KafkaTools, ZooKeeperServer
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 from tests.server_process import BrokerProcess, free_port
 
 from barnabas.clients.admin import Admin
@@ -185,7 +185,7 @@ async def mixed_cluster(folder: Path, first: int, secured: Secured | None = None
 
 
 @pytest.mark.parametrize("first", [KAFKA, OURS])
-@pytest.mark.parametrize("is_secured", others_at_night((True, False), 1))
+@pytest.mark.parametrize("is_secured", mark_rest_nightly((True, False), 1))
 async def test_each_kind_leads_follows_and_is_controller_after_the_other(
     tmp_path: Path, first: int, is_secured: bool
 ) -> None:
@@ -208,7 +208,7 @@ async def test_each_kind_leads_follows_and_is_controller_after_the_other(
         await cluster.check_all_are_read(first)
 
 
-@pytest.mark.parametrize("first", others_at_night((OURS, KAFKA), 1))
+@pytest.mark.parametrize("first", mark_rest_nightly((OURS, KAFKA), 1))
 async def test_partitions_move_from_one_kind_to_the_other_under_load(tmp_path: Path, first: int) -> None:
     async with mixed_cluster(tmp_path, first) as cluster, Producer(cluster.addresses) as producer:
         stopping = asyncio.Event()
@@ -232,7 +232,7 @@ async def test_partitions_move_from_one_kind_to_the_other_under_load(tmp_path: P
             await cluster.check_all_are_read(broker_id)
 
 
-@pytest.mark.parametrize("first", others_at_night((OURS, KAFKA), 1))
+@pytest.mark.parametrize("first", mark_rest_nightly((OURS, KAFKA), 1))
 async def test_transactions_are_coordinated_by_either_kind_for_partitions_of_the_other(
     tmp_path: Path, first: int
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.compat.members import PATIENCE_S, SESSION_MS, MemberProcess, Traffic, wait_shared
 from tests.compat.report import COLUMNS, ClientReport
-from tests.node import installed, run_node
+from tests.node import install_packages, run_node
 from tests.server_process import wait_until
 
 PACKAGE = Path(__file__).parent / "platformatic"
@@ -19,7 +19,7 @@ FEATURES = [name for name in COLUMNS if name != "zstd"]
 @pytest.mark.node
 @pytest.mark.timeout(180)
 def test_platformatic(broker: str, compat: Callable[[str, str], ClientReport]) -> None:
-    folder = installed(PACKAGE)
+    folder = install_packages(PACKAGE)
     version = json.loads((folder / "node_modules/@platformatic/kafka/package.json").read_text())["version"]
     with compat("@platformatic/kafka", version) as client:
         result = run_node(folder, "scenario.js", [broker], timeout=150)
@@ -35,7 +35,15 @@ def test_members_share_and_commit(group_broker: str, tmp_path: Path) -> None:
     """
     group, topic = (f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("group", "topic"))
     traffic = Traffic(group_broker, topic)
-    command = ["node", str(installed(PACKAGE) / "member.js"), group_broker, group, topic, "roundrobin", str(SESSION_MS)]
+    command = [
+        "node",
+        str(install_packages(PACKAGE) / "member.js"),
+        group_broker,
+        group,
+        topic,
+        "roundrobin",
+        str(SESSION_MS),
+    ]
 
     def wait_got(what: str, *members: MemberProcess) -> None:
         before = [len(each.got) for each in members]

@@ -13,7 +13,7 @@ from tests.compat.reporting import PATIENCE_S, ReportingProcess
 from tests.compat.test_groups import command_of
 from tests.compat.test_java import program
 from tests.java import java_command
-from tests.node import installed
+from tests.node import install_packages
 from tests.server_process import wait_until
 
 from barnabas.testing import Cluster
@@ -57,7 +57,7 @@ def writer_of(client: str, version: str, folder: Path) -> list[str]:
         classpath = program(("writer",), f"org.apache.kafka:kafka-clients:{version}", folder)
         return java_command("Writer", classpath, [])
     if client == "kafkajs":
-        return ["node", str(installed(HERE / "kafkajs") / "writer.js")]
+        return ["node", str(install_packages(HERE / "kafkajs") / "writer.js")]
     return [sys.executable, str(HERE / "python_writer.py"), client]
 
 

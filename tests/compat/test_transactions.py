@@ -19,7 +19,7 @@ from tests.compat.go_clients import go_client
 from tests.compat.tool_session import ToolSession
 from tests.golang import run_go
 from tests.java import compile_java, jars, require_java, run_java
-from tests.node import installed, run_node
+from tests.node import install_packages, run_node
 from tests.server_process import wait_until
 
 from barnabas.testing import Cluster
@@ -238,7 +238,9 @@ def test_kafka_python(transactional: str) -> None:
 @pytest.mark.timeout(180)
 def test_kafkajs(transactional: str) -> None:
     topic = create(transactional)
-    result = run_node(installed(PROGRAM.parents[1] / "kafkajs"), "transactions.js", [transactional, topic], timeout=150)
+    result = run_node(
+        install_packages(PROGRAM.parents[1] / "kafkajs"), "transactions.js", [transactional, topic], timeout=150
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     found = json.loads(result.stdout.splitlines()[-1])
     assert found == {"seen": ["0", "2", "4"], "expected": ["0", "2", "4"], "all": 6, "offset": "4", "isFenced": True}
@@ -252,7 +254,7 @@ def test_platformatic(transactional: str) -> None:
     last of an answer.
     """
     topic = create(transactional)
-    folder = installed(PROGRAM.parents[1] / "platformatic")
+    folder = install_packages(PROGRAM.parents[1] / "platformatic")
     result = run_node(folder, "transactions.js", [transactional, topic], timeout=150)
     assert result.returncode == 0, result.stdout + result.stderr
     assert json.loads(result.stdout) == {"offset": "5", "isFenced": True}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.barnabas_server import BarnabasServer
-from tests.server_process import free_port, wait_until_all_know
+from tests.server_process import free_port, wait_until_all_registered
 
 from barnabas.clients import Admin, Consumer, NewTopic, Producer, TopicPartition
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -149,7 +149,7 @@ async def test_committed_transactions_survive_kill_9_of_any_of_three(tmp_path: P
     try:
         for broker in brokers:
             await asyncio.to_thread(broker.start)
-        await asyncio.to_thread(wait_until_all_know, brokers)
+        await asyncio.to_thread(wait_until_all_registered, brokers)
         assert await kill_rounds(brokers, 2 * ROUNDS, seed=8) > LEAST
     finally:
         for broker in brokers:

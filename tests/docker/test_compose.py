@@ -20,7 +20,7 @@ import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer, start_command
 from tests.kafka import ZooKeeperServer
-from tests.server_process import ServerProcess, free_port, wait_until, wait_until_all_know
+from tests.server_process import ServerProcess, free_port, wait_until, wait_until_all_registered
 from tests.testing.test_cluster import partitions_told
 
 from barnabas import Broker
@@ -280,7 +280,7 @@ def test_the_three_brokers_run(tmp_path: Path) -> None:
             file.write_text("".join(f"{key}={value}\n" for key, value in here.items()))
             brokers.append(BarnabasServer(tmp_path / f"{service}-run", settings=file, port=ports[service]))
             stack.enter_context(brokers[-1])
-        wait_until_all_know(brokers, DEADLINE_S)
+        wait_until_all_registered(brokers, DEADLINE_S)
         admin = AdminClient({"bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in ports.values())})
         (created,) = admin.create_topics([NewTopic("orders", 3)]).values()
         created.result(DEADLINE_S)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from soak.hostile.besieged import Who
 from soak.hostile.storm import storm
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 anyone = pytest.mark.parametrize("who", Who, ids=lambda who: who.value)
 
@@ -23,7 +23,7 @@ def test_a_short_storm_does_no_harm(tmp_path: Path, who: Who) -> None:
 @anyone
 @pytest.mark.verify
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("frames", others_at_night((30_000, 100_000), 1))
+@pytest.mark.parametrize("frames", mark_rest_nightly((30_000, 100_000), 1))
 def test_a_longer_storm_does_no_harm(tmp_path: Path, who: Who, frames: int) -> None:
     report = storm(tmp_path, frames=frames, seconds=600, seed=12, who=who)
     print(report)

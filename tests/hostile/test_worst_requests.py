@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from soak.hostile.in_process import HostileConnection
 from soak.hostile.record_forge import honest_batch
-from tests.foreign_tools import missing
+from tests.foreign_tools import skip_or_fail
 from tests.frames import request_body
 from tests.hostile.worst_about_rules import WORST_ABOUT_RULES
 from tests.hostile.worst_about_tokens import (
@@ -604,7 +604,7 @@ async def test_nobody_waits_for_one_share_fetch(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.timeout(900)
 async def test_nobody_waits_for_one_push_of_telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not can_be_read():
-        missing("no package for telemetry: pip install barnabas[telemetry]")
+        skip_or_fail("no package for telemetry: pip install barnabas[telemetry]")
     async with member(tmp_path, DataTree(now_ms)) as here, others_forgotten():
 
         async def prepare(one: Worst) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.foreign_tools import missing
+from tests.foreign_tools import skip_or_fail
 
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.batch_run import BatchRun, Stop
@@ -38,7 +38,7 @@ compiled = pytest.mark.usefixtures("speedups")
 @pytest.fixture(scope="module")
 def speedups() -> None:
     if native is None:
-        missing("no compiled speedups: install with a C compiler")
+        skip_or_fail("no compiled speedups: install with a C compiler")
 
 
 def built(rng: random.Random, base_offset: int, count: int) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cases import in_one_test
-from tests.foreign_tools import missing
+from tests.foreign_tools import skip_or_fail
 
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.header_columns import HeaderColumns, header_columns, header_columns_here
@@ -32,7 +32,7 @@ HEADERS: list[Headers] = [
 @pytest.fixture(scope="module")
 def speedups() -> None:
     if native is None:
-        missing("no compiled speedups: install with a C compiler")
+        skip_or_fail("no compiled speedups: install with a C compiler")
 
 
 def columns_of(*headers: bytes) -> tuple[bytes, RecordColumns]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cases import in_one_test
-from tests.foreign_tools import missing
+from tests.foreign_tools import skip_or_fail
 from tests.hostile.damaged_batches import DAMAGES, Damage
 
 from barnabas.protocol.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader, write_crc
@@ -32,7 +32,7 @@ STAMPS = [0, 1, -1, 63, 64, 8191, 8192, -8192, 2**40, 2**63 - 1, -(2**63)]
 @pytest.fixture(scope="module")
 def speedups() -> None:
     if native is None:
-        missing("no compiled speedups: install with a C compiler")
+        skip_or_fail("no compiled speedups: install with a C compiler")
 
 
 def walked(data: bytes, count: int, base: int, rules: RecordRules, most: int) -> RecordScan | None:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import ZooKeeperServer
-from tests.server_process import free_port, wait_until, wait_until_all_know
+from tests.server_process import free_port, wait_until, wait_until_all_registered
 from tests.testing.test_cluster import DEADLINE_S, Numbers, partitions_told, read_all
 
 SETTINGS = {
@@ -43,7 +43,7 @@ def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int
 def test_a_leader_that_is_killed_is_replaced_and_comes_back(brokers: dict[int, BarnabasServer]) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers.values())
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    wait_until_all_know(brokers.values())
+    wait_until_all_registered(brokers.values())
     (created,) = admin.create_topics([NewTopic("orders", 6, 3)]).values()
     created.result(DEADLINE_S)
 

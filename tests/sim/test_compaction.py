@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from soak.sim.compaction import play_compacted
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 FEW = range(4)
 MANY = range(2000, 2100)
@@ -26,7 +26,7 @@ def test_the_cleaner_has_work_to_do() -> None:
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("first", others_at_night(range(MANY.start, MANY.stop, 10), 4))
+@pytest.mark.parametrize("first", mark_rest_nightly(range(MANY.start, MANY.stop, 10), 4))
 def test_the_last_value_is_never_lost_in_many_worlds(first: int) -> None:
     for seed in range(first, first + 10):
         violations, _ = play_compacted(seed)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from soak.sim.scenario import play
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.replication.partition import Partition
@@ -44,7 +44,7 @@ def test_a_seed_replays_exactly() -> None:
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("first", others_at_night(range(MANY.start, MANY.stop, 10), 6))
+@pytest.mark.parametrize("first", mark_rest_nightly(range(MANY.start, MANY.stop, 10), 6))
 def test_nothing_acknowledged_is_lost_in_many_worlds(first: int) -> None:
     for seed in range(first, first + 10):
         outcome = play(seed)

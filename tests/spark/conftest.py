@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.foreign_tools import CHECKOUT, missing, require_tool
+from tests.foreign_tools import CHECKOUT, require_tool, skip_or_fail
 from tests.java import QUICK_FLAGS
 
 from barnabas import Broker
@@ -120,4 +120,4 @@ def require_pyspark(version: str) -> None:
     import pyspark
 
     if tuple(map(int, pyspark.__version__.split(".")[:2])) < tuple(map(int, version.split("."))):
-        missing(f"PySpark {version} or later is needed, this is {pyspark.__version__}")
+        skip_or_fail(f"PySpark {version} or later is needed, this is {pyspark.__version__}")

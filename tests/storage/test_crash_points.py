@@ -8,7 +8,7 @@ import os
 import random
 
 import pytest
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 from tests.storage.crash_points import Image, check_image, count_calls, images, prepare, run_until
 from tests.storage.crash_scenarios import BY_NAME, SCENARIOS, Scenario, random_steps
 
@@ -51,7 +51,7 @@ def test_a_crash_at_every_call_keeps_every_promise(scenario: Scenario, round_num
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("first", others_at_night(range(100, 300, 10), 10))
+@pytest.mark.parametrize("first", mark_rest_nightly(range(100, 300, 10), 10))
 def test_crashes_in_many_random_walks_keep_every_promise(first: int) -> None:
     for seed in range(first, first + 10):
         scenario = random_steps(seed)

@@ -68,7 +68,7 @@ class SuiteBrokers:
                 stack.callback(broker.kill)
                 broker.launch()
             for broker in self.brokers:
-                broker.wait_until_it_answers()
+                broker.wait_until_ready()
             self._stack = stack.pop_all()
         return self
 

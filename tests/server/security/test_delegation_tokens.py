@@ -15,7 +15,7 @@ from copy import copy
 from typing import Any
 
 import pytest
-from tests.standing_clock import StandingClock
+from tests.manual_clock import ManualClock
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.security import Security
@@ -188,7 +188,7 @@ async def test_a_token_lasts_as_long_as_it_may_and_is_renewed_by_those_who_may()
 
 
 async def test_a_session_ends_with_its_token() -> None:
-    clock = StandingClock()
+    clock = ManualClock()
     async with serving(clock) as broker:
         anna = await connect(broker, "anna")
         token = await made(anna)
@@ -203,7 +203,7 @@ async def test_a_session_ends_with_its_token() -> None:
 
 
 async def test_a_token_in_its_last_millisecond_is_for_no_more_than_that() -> None:
-    clock = StandingClock()
+    clock = ManualClock()
     async with serving(clock) as broker:
         anna = await connect(broker, "anna")
         token = await made(anna)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.identity_provider import AUDIENCE, ISSUER, IdentityProvider, ec_key
-from tests.standing_clock import StandingClock
+from tests.manual_clock import ManualClock
 
 from barnabas.clients.bearer_tokens import unsecured_token
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
@@ -122,7 +122,7 @@ async def test_a_client_gets_a_token_and_is_let_in_by_its_name(provider: Identit
             "sasl.oauthbearer.client.credentials.client.secret": "se:cret",
             "sasl.oauthbearer.scope": "kafka-all",
         }
-        provider.asked.clear()
+        provider.requests.clear()
         security = security_of(settings)
         for _ in range(2):
             connection = await connect(broker, security)
@@ -131,7 +131,7 @@ async def test_a_client_gets_a_token_and_is_let_in_by_its_name(provider: Identit
             connection.close()
             while broker.server.sockets._connections:
                 await asyncio.sleep(0.01)
-        assert sorted(provider.asked) == ["keys", "token"]
+        assert sorted(provider.requests) == ["keys", "token"]
         assert provider.forms[-1] == {"grant_type": ["client_credentials"], "scope": ["kafka-all"]}
         wrong = security_of(settings | {"sasl.oauthbearer.client.credentials.client.secret": "x"})
         with pytest.raises(KafkaError, match="responded with 401") as caught:
@@ -171,7 +171,7 @@ async def test_who_shows_a_bad_token_hears_it_and_is_cut_off(provider: IdentityP
 
 async def test_a_session_ends_with_its_token(provider: IdentityProvider) -> None:
     settings = {"sasl.oauthbearer.jwks.endpoint.url": provider.keys_url, "sasl.oauthbearer.clock.skew.seconds": "0"}
-    clock = StandingClock()
+    clock = ManualClock()
     async with serving(settings, clock) as broker:
         began = clock.at_ms // 1000
         connection = await connect(broker, showing(provider.token(iat=began, exp=began + 2)))
@@ -286,11 +286,11 @@ async def test_keys_change_while_tokens_come(provider: IdentityProvider, caplog:
         # Strangers make up as many keys as they like.
         for number in range(50):
             await world.refuses(provider.token(headers={"kid": f"made-up-{number}"}), "no key has the id")
-        assert len(provider.asked) == 1
+        assert len(provider.requests) == 1
         world.now += json_web_key_set.EXPEDITED_SECONDS
         provider.keys["new"] = ec_key()
         assert await asyncio.gather(*(world.name(provider.token("new")) for _ in range(20))) == ["anna"] * 20
-        assert len(provider.asked) == 2
+        assert len(provider.requests) == 2
         # While the provider is away the known keys count, and it is asked again after a growing pause.
         provider.is_broken = True
         world.now += 3601

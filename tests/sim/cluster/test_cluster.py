@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from soak.sim.cluster.plan import BEFORE, ClusterPlan
 from soak.sim.cluster.scenario import play
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 from barnabas.simulation.nemesis import NEEDS_DISK
 
@@ -61,7 +61,7 @@ def test_a_seed_replays_exactly() -> None:
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("first", others_at_night(range(MANY.start, MANY.stop, 10), 6))
+@pytest.mark.parametrize("first", mark_rest_nightly(range(MANY.start, MANY.stop, 10), 6))
 def test_nothing_acknowledged_is_lost_in_many_worlds(first: int) -> None:
     for seed in range(first, first + 10):
         outcome = play(ClusterPlan.draw(seed))

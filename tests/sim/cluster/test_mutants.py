@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from soak.sim.cluster.mutants import MAX_SEEDS, MUTANTS, Mutant, raise_the_high_watermark_past_followers
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 LEAST_MUTANTS = 30
 
@@ -21,6 +21,6 @@ def test_one_is_found_at_once() -> None:
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("mutant", others_at_night(MUTANTS, len(MUTANTS) // 2), ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", mark_rest_nightly(MUTANTS, len(MUTANTS) // 2), ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     assert mutant.seeds_to_find(MAX_SEEDS) is not None, "no seed found it"

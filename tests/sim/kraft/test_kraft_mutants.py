@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from soak.sim.kraft.mutants import KRAFT_MUTANTS, MOST_SEEDS, KRaftMutant, ignore_fencing
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 LEAST_MUTANTS = 15
 
@@ -21,7 +21,7 @@ def test_a_planted_bug_is_found_immediately() -> None:
 @pytest.mark.verify
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "mutant", others_at_night(KRAFT_MUTANTS, len(KRAFT_MUTANTS) // 2), ids=lambda mutant: mutant.name
+    "mutant", mark_rest_nightly(KRAFT_MUTANTS, len(KRAFT_MUTANTS) // 2), ids=lambda mutant: mutant.name
 )
 def test_a_planted_bug_is_found(mutant: KRaftMutant) -> None:
     assert mutant.seeds_to_find(MOST_SEEDS) is not None, "no seed found it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from soak.sim.share_groups.mutants import MAX_SEEDS, SHARE_MUTANTS, ShareMutant, lose_released_records
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 LEAST_MUTANTS = 15
 
@@ -21,7 +21,7 @@ def test_a_planted_bug_is_found_immediately() -> None:
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "mutant", others_at_night(SHARE_MUTANTS, len(SHARE_MUTANTS) // 2), ids=lambda mutant: mutant.name
+    "mutant", mark_rest_nightly(SHARE_MUTANTS, len(SHARE_MUTANTS) // 2), ids=lambda mutant: mutant.name
 )
 def test_a_planted_bug_is_found(mutant: ShareMutant) -> None:
     assert mutant.seeds_to_find(MAX_SEEDS) is not None, "no seed found it"

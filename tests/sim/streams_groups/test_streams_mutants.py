@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from soak.sim.streams_groups.mutants import MAX_SEEDS, STREAMS_MUTANTS, StreamsMutant, assign_no_standby_tasks
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 LEAST_MUTANTS = 9
 
@@ -21,7 +21,7 @@ def test_a_planted_bug_is_found_immediately() -> None:
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "mutant", others_at_night(STREAMS_MUTANTS, len(STREAMS_MUTANTS) // 2), ids=lambda mutant: mutant.name
+    "mutant", mark_rest_nightly(STREAMS_MUTANTS, len(STREAMS_MUTANTS) // 2), ids=lambda mutant: mutant.name
 )
 def test_a_planted_bug_is_found(mutant: StreamsMutant) -> None:
     assert mutant.seeds_to_find(MAX_SEEDS) is not None, "no seed found it"

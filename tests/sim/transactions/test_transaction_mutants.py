@@ -9,7 +9,7 @@ from soak.sim.transactions.mutants import (
     TransactionMutant,
     keep_offsets_of_aborted_transactions,
 )
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 LEAST_MUTANTS = 10
 
@@ -26,7 +26,7 @@ def test_one_is_found_at_once() -> None:
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "mutant", others_at_night(TRANSACTION_MUTANTS, len(TRANSACTION_MUTANTS) // 2), ids=lambda mutant: mutant.name
+    "mutant", mark_rest_nightly(TRANSACTION_MUTANTS, len(TRANSACTION_MUTANTS) // 2), ids=lambda mutant: mutant.name
 )
 def test_a_planted_bug_is_found(mutant: TransactionMutant) -> None:
     assert mutant.seeds_to_find(MAX_SEEDS) is not None, "no seed found it"

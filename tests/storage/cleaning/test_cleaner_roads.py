@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.foreign_tools import missing
+from tests.foreign_tools import skip_or_fail
 from tests.storage.cleaning.dirty_folder import NOW_MS, DirtyFolder, batch_of, marker
 
 from barnabas.protocol.batch_header import write_crc
@@ -26,7 +26,7 @@ compiled = pytest.mark.usefixtures("speedups")
 @pytest.fixture(scope="module")
 def speedups() -> None:
     if native is None:
-        missing("no compiled speedups: install with a C compiler")
+        skip_or_fail("no compiled speedups: install with a C compiler")
 
 
 class History:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cases import in_one_test
-from tests.foreign_tools import missing
+from tests.foreign_tools import skip_or_fail
 from tests.storage.cleaning.key_columns import add_key
 
 from barnabas.protocol.native import native
@@ -32,7 +32,7 @@ ALL = [*HASHES, "exact"]
 @pytest.fixture(scope="module")
 def speedups() -> None:
     if native is None:
-        missing("no compiled speedups: install with a C compiler")
+        skip_or_fail("no compiled speedups: install with a C compiler")
 
 
 def columns_of(keys: list[tuple[int, bytes | None]]) -> tuple[bytes, RecordColumns]:

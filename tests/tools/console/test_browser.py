@@ -20,7 +20,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, expect, sync_playwright
 from tests.clients.streams.streams_application import StreamsApplication
-from tests.node import installed
+from tests.node import install_packages
 from tests.server_process import wait_until
 from tests.tools.console.test_acls_and_quotas import AUTHORIZER
 from tests.tools.console.test_decoding import ORDER, VALUE, avro, framed
@@ -853,7 +853,7 @@ def test_acls_and_quotas_are_changed(page: Page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_read_it(chromium: Browser, url: str, scheme: str) -> None:
-    axe = (installed(Path(__file__).parent / "axe") / "node_modules/axe-core/axe.min.js").read_text()
+    axe = (install_packages(Path(__file__).parent / "axe") / "node_modules/axe-core/axe.min.js").read_text()
     for page in opened(chromium, url, color_scheme=scheme):
         page.evaluate(axe)
         for path in SCREENS:

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 from soak.groups.consumer_members import Consumer, Owned, group_of
 from soak.groups.members import GROUP, QUICK, Cluster
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -271,7 +271,7 @@ def test_groups_come_through_whatever_happens(first: int) -> None:
 
 @pytest.mark.verify
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("first", others_at_night(range(1000, 1200, 50), 1))
+@pytest.mark.parametrize("first", mark_rest_nightly(range(1000, 1200, 50), 1))
 def test_groups_come_through_whatever_happens_at_length(first: int) -> None:
     assert play_seeds(range(first, first + 50)) > 500
 

@@ -9,7 +9,7 @@ import pytest
 from soak.groups import __main__ as command
 from soak.groups.group_history import History
 from soak.groups.group_life import play_seed
-from tests.nightly import others_at_night
+from tests.nightly import mark_rest_nightly
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_batch import Batch
@@ -48,7 +48,7 @@ def test_groups_come_through_whatever_happens(first: int) -> None:
 
 @pytest.mark.verify
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", others_at_night(range(1000, 1200, 50), 1))
+@pytest.mark.parametrize("first", mark_rest_nightly(range(1000, 1200, 50), 1))
 def test_groups_come_through_whatever_happens_at_length(first: int) -> None:
     assert play_seeds(range(first, first + 50)) > 1000
 
