@@ -19,6 +19,7 @@ from .errors import ProtocolError
 _length_at = Struct(">i").unpack_from
 _PRODUCE_KEY = b"\0\0"
 LENGTH_SIZE = 4
+API_KEY_SIZE = 2
 FIRST_PRIVATE_SIZE = 4096
 LENT_FREELY = 24
 SMALL_FRAME_SIZE = 1 << 16
@@ -153,6 +154,17 @@ class FrameReader:
         pending = self.pending
         size: int = LENGTH_SIZE + _length_at(self.data, self.start)[0] if pending >= LENGTH_SIZE else pending
         return LENGTH_SIZE <= size < pending
+
+    @property
+    def has_complete_frame(self) -> bool:
+        """Whether `next_frame` returns a frame, which has an API key."""
+        most = min(self.pending - LENGTH_SIZE, self.max_size)
+        return most >= API_KEY_SIZE <= _length_at(self.data, self.start)[0] <= most
+
+    @property
+    def pending_bytes(self) -> memoryview:
+        """The pending bytes, valid as a frame is."""
+        return self.data[self.start : self.start + self.pending]
 
     def skip_to(self, position: int) -> None:
         """Continue at this position of `data`: the frames before it have been handled."""

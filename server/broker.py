@@ -63,6 +63,7 @@ from .runtime.health import HealthServer
 from .runtime.loop_sharing import SlicedWork, TurnQueue
 from .runtime.ports import no_users
 from .runtime.scheduler import Scheduler
+from .runtime.write_queue import WriteQueue
 from .security.broker_security import BrokerSecurity
 from .share.persister import Persister
 from .share.share_group_config_provider import ShareGroupConfigProvider
@@ -126,6 +127,7 @@ class BrokerServer:
         self.failed = asyncio.Event()
         self._ports = ports
         self._sliced_work = SlicedWork(loop, ports.stopwatch)
+        self._write_queue = WriteQueue(loop)
         self._loop = loop
         self._open_store = open_store or self._embedded_store
         zookeeper = zookeeper_settings(config)
@@ -508,6 +510,7 @@ class BrokerServer:
             topic_log_config=dynamic_config.topic_log_config,
             ports=self._ports,
             sliced_work=self._sliced_work,
+            write_queue=self._write_queue,
             loop=self._loop,
             acks_all_on_disk=self.config.acks_all_durability == "disk",
             is_verification_needed=lambda: self.config.transaction_partition_verification_enable,
@@ -580,6 +583,7 @@ class BrokerServer:
             allocate=self._ports.allocate,
             release_memory=self._ports.release_memory,
             handle_together=apis.handle_together,
+            write_queue=self._write_queue,
             on_throttled=partial(state.quotas.throttled, CONNECTION),
         )
         await sockets.bind()

@@ -13,6 +13,7 @@ from ...protocol.headers import RequestHeader, decode_request_header
 from ...protocol.joint_produce import KEY_FRONT, group_produces, with_throttle_time
 from ...protocol.produce_entries import SINCE_TOPIC_IDS, CompactProduceResponse, ProduceEntries
 from ...storage.joint_append import JOINT_RULES
+from ..network.request_turn import BEFORE_GROUP
 from ..quotas.request_quota_usage import RequestQuotaUsage
 from ..replication.append_request import AppendRequest
 from .request_context import RequestContext
@@ -66,14 +67,23 @@ class JointProduce:
         """Measures the requests while metrics are enabled."""
 
     def handle(
-        self, connections: Sequence[Connection], buffer: memoryview, parts: list[tuple[int, int]]
+        self,
+        connections: Sequence[Connection],
+        buffer: memoryview,
+        parts: list[tuple[int, int]],
+        in_order: bool,
     ) -> Iterator[tuple[int, int, bytes | None]]:
         """Handle requests at the beginning of parts `[start, end)` of the buffer, one part per connection.
 
-        Yields the number of a part, the position after its last handled request, and the responses; None if one request
-        waits, and its response is sent later.
+        Yields as `HandleTogether`: the number of a part, the position after its last handled request, and the
+        responses; None if one request waits, and its response is sent later.
         """
+        write_queue = self._replica_manager.write_queue
         for key, numbers in group_produces(buffer, parts).items():
+            if in_order:
+                yield numbers[0], BEFORE_GROUP, None
+            elif write_queue.must_wait:
+                break  # the connections have their requests wait
             if len(numbers) == 1:
                 start, end = parts[numbers[0]]
                 if end - start < 2 * (LENGTH_SIZE + _length_at(buffer, start)[0]):

@@ -279,12 +279,16 @@ class KafkaApis:
             # in a purgatory or in their group, and respond in its callback: a task would cost several microseconds.
 
     def handle_together(
-        self, connections: Sequence[Connection], buffer: memoryview, parts: list[tuple[int, int]]
+        self,
+        connections: Sequence[Connection],
+        buffer: memoryview,
+        parts: list[tuple[int, int]],
+        in_order: bool,
     ) -> Iterator[tuple[int, int, bytes | None]]:
         """Handle requests of several connections together: `JointProduce.handle`. All others are left to `handle`."""
         if len(self._interceptors) > self._joint_interceptors:
             return iter(())
-        return self._joint_produce.handle(connections, buffer, parts)
+        return self._joint_produce.handle(connections, buffer, parts, in_order)
 
     def refuse(self, connection: Connection, buffer: memoryview, start: int, end: int, error: KafkaError) -> None:
         """Respond to the frame at [start, end) with `error`, unless the client expects no response.

@@ -14,13 +14,14 @@ from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, Any, cast
 
 from ...common.room_logger import room_logger
+from ...protocol.apis import ApiKey
 from ...protocol.errors import ProtocolError
-from ...protocol.frames import FrameReader
+from ...protocol.frames import LENGTH_SIZE, FrameReader
 from ...protocol.server_connection import ON_ANSWER, SERVING, ServerEvent, ServerState
 from ..config.listeners import is_this_machine
 from ..security.session import Session
 from .output import FileSender, PacedWriter, has_file_slices, read_into_memory
-from .request_turn import API_KEY_LOW_BYTE, MAX_KEPT_BYTES, MIN_PRODUCE_BYTES
+from .request_turn import API_KEY_LOW_BYTE, MAX_JOINED_BYTES, MAX_KEPT_BYTES, MIN_PRODUCE_BYTES
 
 if TYPE_CHECKING:
     from ..config.listeners import ListenerConfig
@@ -35,6 +36,32 @@ JOIN_BYTES = 1 << 16
 """Responses up to this size are copied into one buffer, which costs less than a vector of small writes."""
 STALL_BYTES = 1 << 18
 """A client that takes less than this between two checks, and at most half of the unsent bytes, has stalled."""
+
+WRITING_APIS = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.JOIN_GROUP,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
+"""The requests that append to logs, and wait in the `WriteQueue` while the disk is slow. Heartbeats and fetches rarely
+append, and must not wait: sessions would expire."""
 
 _HANDLING, _CLOSING = SERVING[ServerState.OPEN][ServerEvent.REQUEST], ServerState.CLOSING
 
@@ -99,6 +126,9 @@ class Input(IntEnum):
     sent requests, which are handled as in Kafka even if the client closes its connection."""
     OUT_OF_MEMORY = 2
     """Part of a large frame is received, and the `MemoryPool` has no room for the rest."""
+    ENDED = 3
+    """The client has closed its side while its requests waited in the `WriteQueue`. The connection is closed after the
+    responses to all complete requests."""
 
 
 def _has_tls(transport: asyncio.Transport) -> bool:
@@ -120,6 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         "_input",
         "_is_processing",
         "_is_request_kept",
+        "_is_writers_turn",
         "_loop",
         "_muted",
         "_on_taken",
@@ -134,8 +165,10 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_turn",
         "_unsent",
+        "_write_queue",
         "frame_started",
         "is_local",
+        "is_waiting_to_write",
         "last_active",
         "last_request",
         "on_close",
@@ -157,6 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handle = handle
         self._loop = server.loop
         self._batcher = server.response_batcher
+        self._write_queue = server.write_queue
         self._descriptor = -1
         """The socket's descriptor if small responses may be sent past the transport."""
         self._reader = reader
@@ -183,6 +217,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the bytes of the current request are kept until its response."""
         self._is_processing = False
         """Whether `_process` is running; it continues with the next request without a call."""
+        self._is_writers_turn = False
+        """Whether the next request has waited in the `WriteQueue`, and may append now."""
+        self.is_waiting_to_write = False
+        """Whether the next request waits in the `WriteQueue`. The connection is muted then."""
         self.session = Session("", listener)
         self.is_local = False
         """Whether the client runs on this machine."""
@@ -273,8 +311,17 @@ class Connection(asyncio.BufferedProtocol):
         self._process()
 
     def eof_received(self) -> bool:
+        turn = self._turn
+        if turn is not None and turn.connections:
+            turn.finish()  # this connection's requests may wait there
         # The transport closes itself as soon as its buffer is empty: a response that waits elsewhere would be lost.
         self._leave_batcher()
+        if self.is_waiting_to_write and self._paced is None:
+            self._input = Input.ENDED
+            return True
+        while self.is_waiting_to_write:
+            # A transport with TLS cannot remain open. The requests would be lost.
+            self.continue_writing()
         return False
 
     def pause_writing(self) -> None:
@@ -309,8 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         pending = reader.pending
         if self._state or self._output or reader.private is not None or not 0 < pending <= reader.max_size:
             return False
-        authentication = self.session.authentication
-        if authentication is not None and not authentication.permits_requests:
+        if not self._permits_requests:
             return False
         start = reader.start
         parts.append((start, start + pending))
@@ -343,6 +389,52 @@ class Connection(asyncio.BufferedProtocol):
     def handle_received(self) -> None:
         """Handle the received requests one after another."""
         if self._reader.pending:
+            self._process()
+
+    # -- called by the queue of writers ----------------------------------------------------------------------------
+
+    def continue_writing(self) -> None:
+        """Handle the request that has waited in the `WriteQueue`, and later ones that need not wait."""
+        if self.is_waiting_to_write:
+            self._end_waiting()
+            self._is_writers_turn = True
+            try:
+                self._process()
+            finally:
+                self._is_writers_turn = False
+
+    @property
+    def joinable_requests(self) -> memoryview | None:
+        """The received bytes if they wait in the `WriteQueue` and `add_received_part` would permit them, else None."""
+        reader = self._reader
+        is_joinable = (
+            self.is_waiting_to_write
+            and self._state is ServerState.MUTED
+            and self._muted is None
+            and self._turn is not None
+            and not self._output
+            and 0 < reader.pending <= min(MAX_JOINED_BYTES, reader.max_size)
+            and self._permits_requests
+        )
+        return reader.pending_bytes if is_joinable else None
+
+    def take_joint_responses(self, size: int, responses: bytes | None) -> None:
+        """Take the responses to the first `size` bytes of `joinable_requests`, as `take_responses`."""
+        self._end_waiting()
+        if self._state >= _CLOSING:
+            return
+        reader = self._reader
+        reader.skip_to(reader.start + size)
+        if responses is None:
+            assert not self._state, "no other request is being handled"
+            self._on_event(ServerEvent.REQUEST)
+        else:
+            self._out.append(responses)
+            self._out_bytes += len(responses)
+
+    def handle_after_joint(self) -> None:
+        """Send the responses of `take_joint_responses`, and handle the next requests."""
+        if self._state < _CLOSING:
             self._process()
 
     # -- called by handlers ----------------------------------------------------------------------------------------
@@ -533,10 +625,13 @@ class Connection(asyncio.BufferedProtocol):
         """Handle frames until a response is delayed, the bytes end, or the client does not take its responses."""
         reader = self._reader
         handle = self._handle
+        write_queue = self._write_queue
         start = end = 0
         self._is_processing = True
         try:
             while reader.pending and not self._state and not self._output:
+                if write_queue.must_wait and self._has_to_wait():
+                    break
                 bounds = reader.next_frame()
                 if bounds is None:
                     break
@@ -563,6 +658,36 @@ class Connection(asyncio.BufferedProtocol):
             self._notify_taken()
         if reader.pending or self._input or self.frame_started is not None:
             self._update_reading()
+
+    def _has_to_wait(self) -> bool:
+        """Return whether the next request waits in the `WriteQueue`, as a complete request that appends does."""
+        if self._is_writers_turn:
+            self._is_writers_turn = False
+            return False
+        reader = self._reader
+        if (
+            not reader.has_complete_frame
+            or reader.data[reader.start + LENGTH_SIZE]
+            or reader.data[reader.start + API_KEY_LOW_BYTE] not in WRITING_APIS
+            or not self._permits_requests
+        ):
+            return False
+        self.is_waiting_to_write = True
+        self._on_event(ServerEvent.MUTE)
+        self._write_queue.wait(self)
+        return True
+
+    def _end_waiting(self) -> None:
+        self.is_waiting_to_write = False
+        self.last_active = self._loop.time()
+        if self._muted is None:
+            self._on_event(ServerEvent.UNMUTE)
+
+    @property
+    def _permits_requests(self) -> bool:
+        """Whether the client is authenticated, and its session has not expired."""
+        authentication = self.session.authentication
+        return authentication is None or authentication.permits_requests
 
     def _flush(self) -> None:
         """Write the collected responses, if there are any, unless the connection is closing."""
@@ -657,6 +782,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._muted = None
+        if self.is_waiting_to_write:
+            return  # `continue_writing` follows
         self._on_event(ServerEvent.UNMUTE)
         if not self._state and not self._is_processing:
             self._process()
@@ -693,11 +820,15 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.memory_pool.release(self)
             if pending >= READ_AHEAD_BYTES or (pending and self._state is ServerState.MUTED):
                 wanted = Input.FULL
+        elif self._input is Input.ENDED:
+            self.close()
+            return
         elif not self._server.memory_pool.try_allocate(self):
             wanted = Input.OUT_OF_MEMORY
-        if bool(wanted) != bool(self._input):
-            (transport.pause_reading if wanted else transport.resume_reading)()
-        self._input = wanted
+        if self._input is not Input.ENDED:
+            if bool(wanted) != bool(self._input):
+                (transport.pause_reading if wanted else transport.resume_reading)()
+            self._input = wanted
         if waiting or not pending:
             self.frame_started = None
         elif self.frame_started is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...protocol.frames import FIRST_PRIVATE_SIZE, BufferPool
 
 if TYPE_CHECKING:
+    from ..runtime.write_queue import WriteQueue, Writer
     from .connection import Connection
     from .output import ResponseBatcher
 
@@ -20,12 +21,23 @@ MIN_PRODUCE_BYTES = 80
 API_KEY_LOW_BYTE = 5
 """Position in a frame, with its length prefix, of the low byte of the API key, which is 0 only for Produce."""
 
+MAX_JOINED_BYTES = 1 << 16
+"""The maximum of received bytes of a connection whose requests are handled together after they have waited in the
+`WriteQueue`."""
+MAX_COPIED_BYTES = 1 << 20
+"""The maximum of bytes of all these connections together."""
+BEFORE_GROUP = -1
+"""In place of a position: the next group has not been appended."""
+
 HandleTogether: TypeAlias = (
-    "Callable[[Sequence[Connection], memoryview, list[tuple[int, int]]], Iterator[tuple[int, int, bytes | None]]]"
+    "Callable[[Sequence[Connection], memoryview, list[tuple[int, int]], bool], Iterator[tuple[int, int, bytes | None]]]"
 )
 """Handles requests at the beginning of parts `[start, end)` of a buffer, one part per connection. Yields the number of
 a part, the position after its last handled request, and the responses: None for one request, whose response is sent
 later by `Connection.send`. The other requests are handled one by one.
+
+If the last parameter is true, the iterator also yields the first part of each group with `BEFORE_GROUP`, before the
+group is appended. If it is false, no group is appended when `WriteQueue.must_wait` is true.
 """
 
 
@@ -38,7 +50,7 @@ class RequestTurn:
     receive buffer until the end of the turn; a connection whose state changes before that handles its own requests.
     """
 
-    __slots__ = ("_batcher", "_handle_together", "_loop", "_pool", "connections", "last_request")
+    __slots__ = ("_batcher", "_handle_together", "_loop", "_pool", "_write_queue", "connections", "last_request")
 
     def __init__(
         self,
@@ -46,11 +58,14 @@ class RequestTurn:
         loop: asyncio.AbstractEventLoop,
         batcher: ResponseBatcher,
         handle_together: HandleTogether,
+        write_queue: WriteQueue,
     ) -> None:
         self._batcher = batcher
         self._pool = pool
         self._loop = loop
         self._handle_together = handle_together
+        self._write_queue = write_queue
+        write_queue.join = self.join
         self.last_request = 0.0
         """Loop time of the last produce request."""
         self.connections: list[Connection] = []
@@ -85,16 +100,67 @@ class RequestTurn:
     def handle(self, connections: Sequence[Connection]) -> None:
         """Handle requests of connections whose bytes are in one buffer: together if possible, then one by one."""
         parts: list[tuple[int, int]] = []
-        together = [connection for connection in connections if connection.add_received_part(parts)]
+        together: list[Connection] = []
+        if not self._write_queue.must_wait:
+            together = [connection for connection in connections if connection.add_received_part(parts)]
         if together:
             try:
-                for number, end, responses in self._handle_together(together, together[0].received, parts):
+                for number, end, responses in self._handle_together(together, together[0].received, parts, False):
                     together[number].take_responses(end, responses)
             except Exception as error:  # noqa: BLE001 - other connections are served
                 # Their records may be in the log: if the requests were handled again, records would be duplicated.
                 self._abort(together, error)
         for connection in connections:
             self._handle_received(connection)
+
+    def join(self, writers: Collection[Writer], done: set[Writer]) -> Iterator[Writer]:
+        """Handle small requests that have waited in the `WriteQueue` together, as its `join`.
+
+        The requests of the groups that are not appended remain in the buffers of their connections.
+        """
+        self._batcher.send_waiting()  # the responses would wait for the first write
+        connections: list[Connection] = []
+        parts: list[tuple[int, int]] = []
+        data = bytearray()
+        for writer in writers:
+            requests = getattr(writer, "joinable_requests", None)
+            if requests is not None:
+                if len(data) + len(requests) > MAX_COPIED_BYTES:
+                    break
+                connections.append(writer)  # type: ignore[arg-type]
+                parts.append((len(data), len(data) + len(requests)))
+                data += requests
+        if len(parts) < 2 and not (connections and connections[0].has_several_requests):
+            return
+        joined: list[Connection] = []
+        try:
+            for number, end, responses in self._handle_together(connections, memoryview(data), parts, True):
+                connection = connections[number]
+                if end == BEFORE_GROUP:
+                    self._handle_rest(joined)
+                    yield connection
+                else:
+                    assert connection not in done, "no later group has an earlier connection"
+                    done.add(connection)
+                    connection.take_joint_responses(end - parts[number][0], responses)
+                    joined.append(connection)
+        except Exception as error:  # noqa: BLE001 - other connections are served
+            # Their records may be in the log, as above.
+            failed = [connection for connection in connections if connection not in done]
+            done.update(failed)
+            self._abort(failed, error)
+        finally:
+            self._handle_rest(joined)
+
+    def _handle_rest(self, joined: list[Connection]) -> None:
+        """Handle the requests after those that were handled together, and send the responses."""
+        while joined:
+            connection = joined.pop(0)
+            try:
+                connection.handle_after_joint()
+            except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
+                self._abort((connection,), error)
+        self._batcher.send_waiting()
 
     def _handle_received(self, connection: Connection) -> None:
         try:

@@ -22,6 +22,7 @@ from ..quotas.rates import QuotaWindow
 from ..runtime.log_limit import LimitedLog
 from ..runtime.loop_sharing import raise_error
 from ..runtime.memory_budget import memory_budget
+from ..runtime.write_queue import WriteQueue
 from ..security.listener_security import PLAINTEXT, ListenerSecurity
 from ..security.sasl_server_authenticator import SaslServerAuthenticator
 from .admission import UnauthenticatedConnections
@@ -100,6 +101,7 @@ class SocketServer:
         allocate: Callable[[int], Any] | None = None,
         release_memory: Callable[[], object] | None = None,
         handle_together: HandleTogether | None = None,
+        write_queue: WriteQueue | None = None,
         on_throttled: Callable[[float], None] = lambda _: None,
     ) -> None:
         """`open_files` returns the limit of open files and sockets of the process, None without one.
@@ -108,11 +110,12 @@ class SocketServer:
         A listener with TLS requires `work`, which computes handshakes; a listener with SASL requires `refuse`, which
         answers a request with an error. `memory_limit` is the limit of the process in bytes, None without one.
         `allocate` returns memory for a large frame, `release_memory` returns free memory to the operating system.
-        `handle_together` handles requests of several connections.
+        `handle_together` handles requests of several connections. Requests that append wait in `write_queue`.
         `on_throttled` is called with the seconds for which a new connection is delayed by a quota.
         """
         self.loop = loop
         self.response_batcher = ResponseBatcher(loop)
+        self.write_queue = WriteQueue(loop) if write_queue is None else write_queue
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with their real ports."""
         self.protocol_errors = 0
@@ -135,7 +138,9 @@ class SocketServer:
         self._local = 0
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS, allocate)
         self._request_turn = (
-            None if handle_together is None else RequestTurn(self._pool, loop, self.response_batcher, handle_together)
+            None
+            if handle_together is None
+            else RequestTurn(self._pool, loop, self.response_batcher, handle_together, self.write_queue)
         )
         queued = config.queued_max_request_bytes
         if queued <= 0:
@@ -449,8 +454,8 @@ class SocketServer:
         now, host = self.loop.time(), connection.session.client_host
         idle_ms = self._config.connections_max_idle_ms
         is_idle = 0 <= idle_ms < (now - connection.last_active) * 1000
-        # A client that takes a long response slowly is not idle.
-        if is_idle and connection.write_stalled is None:
+        # A client that takes a long response slowly is not idle, and neither is one whose request waits for the disk.
+        if is_idle and connection.write_stalled is None and not connection.is_waiting_to_write:
             logger.debug("closed an idle connection from %s", host)
         elif connection.receiving_for(now) > FRAME_SECONDS:
             logger.info("closed the connection from %s: the request was not complete in time", host)

@@ -12,11 +12,13 @@ from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError
 from ...storage.log_validator import AppendRules, validate_messages_and_assign_offsets
 from ...storage.log_values import LogAppendInfo
+from ..runtime.write_queue import WaitingAppend
 
 if TYPE_CHECKING:
     from ...storage.log_validator import LaneValidation, Validate
     from ..runtime.loop_sharing import SlicedWork
     from ..runtime.ports import Work
+    from ..runtime.write_queue import WriteQueue
 
 AppendEntry: TypeAlias = tuple[str, int, memoryview]
 """Topic, partition, and records of any format; the buffer is patched in place."""
@@ -117,8 +119,9 @@ class SuspendedAppends:
     """Appends that continue later, in the order in which clients' records arrived for a partition. Owned by the
     ReplicaManager; runs on the event loop."""
 
-    def __init__(self, work: Work, sliced_work: SlicedWork) -> None:
+    def __init__(self, work: Work, sliced_work: SlicedWork, write_queue: WriteQueue) -> None:
         self._work = work
+        self._write_queue = write_queue
         self._sliced_work = sliced_work
         self.waiting: dict[tuple[str, int], deque[Callable[[], None]]] = {}
         """The partitions for which records are validated on a lane, each with the later appends to it, in order."""
@@ -130,7 +133,10 @@ class SuspendedAppends:
         self.waiting.clear()
 
     def resume_later(self, suspended: SuspendedAppend, resume: Callable[[], None]) -> None:
-        """Call `resume` when the next records are validated, their partition is free, or else in a later loop turn."""
+        """Call `resume` when the next records are validated, their partition is free, or else in a later loop turn.
+
+        While the disk is slow, all requests that wait already are appended before it.
+        """
         partition, validation = suspended.next_entry[:2], suspended.validation
         if validation is not None:
             self.waiting[partition] = deque()
@@ -138,8 +144,19 @@ class SuspendedAppends:
             self._work.submit(f"{LANE}-{partition[1] % LANES}", validation.run, done)
         elif partition in self.waiting:
             self.waiting[partition].append(resume)
+        elif self._write_queue.must_wait:
+            self._wait(resume)
         else:
-            self._sliced_work.run_later(partial(self._resume, resume))
+            self._sliced_work.run_later(partial(self._resume_or_wait, resume))
+
+    def _wait(self, resume: Callable[[], None]) -> None:
+        self._write_queue.wait(WaitingAppend(partial(self._resume, resume)))
+
+    def _resume_or_wait(self, resume: Callable[[], None]) -> None:
+        if self._write_queue.must_wait:
+            self._wait(resume)
+        else:
+            self._resume(resume)
 
     def _resume(self, resume: Callable[[], None]) -> None:
         if not self._is_closed:
@@ -152,4 +169,4 @@ class SuspendedAppends:
             logger.error("records for %s-%d could not be validated", *partition, exc_info=error)
         if not self._is_closed:
             for one in (resume, *self.waiting.pop(partition)):
-                one()
+                self._resume_or_wait(one)

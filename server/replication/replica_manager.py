@@ -33,6 +33,7 @@ from ..runtime.loop_sharing import (
     raise_error,
 )
 from ..runtime.scheduler import BackgroundWork, IsolatedWork
+from ..runtime.write_queue import MIN_COUNTED_SECONDS
 from .append_request import (
     NO_RECORDS,
     AppendCallback,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from ...storage.producer_state import ProducerStateEntry
     from ..metadata.metadata_cache import MetadataCache
     from ..runtime.ports import Ports
+    from ..runtime.write_queue import WriteQueue
     from .isr_change_sender import IsrChangeSender
     from .leader_and_isr import IsrChange, LeaderAndIsrState
     from .replica import LeaderContext
@@ -123,6 +125,7 @@ class ReplicaManager:
         topic_log_config: Callable[[str], LogConfig],
         ports: Ports,
         sliced_work: SlicedWork,
+        write_queue: WriteQueue,
         loop: asyncio.AbstractEventLoop,
         acks_all_on_disk: bool,
         is_verification_needed: Callable[[], bool],
@@ -137,6 +140,8 @@ class ReplicaManager:
         self._topic_log_config = topic_log_config
         self._ports = ports
         self._sliced_work = sliced_work
+        self.write_queue = write_queue
+        """The requests that wait to append while the disk is slow."""
         self._loop = loop
         self.acks_all_on_disk = acks_all_on_disk
         """Whether acks=-1 promises that records are on disk."""
@@ -161,7 +166,7 @@ class ReplicaManager:
             self.share_fetch_purgatory,
         )
         self.group_commit = GroupCommit(ports, loop, self.log_dir_failed, self.log_failed, on_no_space)
-        self._suspended = SuspendedAppends(ports.work, sliced_work)
+        self._suspended = SuspendedAppends(ports.work, sliced_work, write_queue)
         self._background = BackgroundWork()
         self.verification_guards = VerificationGuards(is_verification_needed)
         self._flush_waiters: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}
@@ -459,26 +464,28 @@ class ReplicaManager:
 
         Kafka's ReplicaManager.appendRecords. The request's callback gets a result for each entry, in their order. It is
         called before this returns, unless acks are -1 and the disk or other replicas are waited for, or acks are 1 and
-        `flush.messages` requires a flush, or a client's records are too many for one turn or too heavy for the loop's
-        thread. Records of a client are appended to a partition after all that arrived for it earlier. `suspended` holds
-        the state of earlier turns. As in Kafka, a missing partition is reported before any fault of the request.
+        `flush.messages` requires a flush, or the appends take too long for one turn, or a client's records are too
+        heavy for the loop's thread. Records of a client are appended to a partition after all that arrived for it
+        earlier. `suspended` holds the state of earlier turns. As in Kafka, a missing partition is reported before any
+        fault of the request.
         """
         results: list[AppendResult] = []
         awaited: list[AwaitedAppend] = []
         waiting, stopwatch = self._suspended.waiting, self._ports.stopwatch
         validate: Validate = request.validate
         callback = request.callback
-        entries, deadline, is_client = iter(entries), 0.0, request.rules.origin is CLIENT
+        entries, is_client = iter(entries), request.rules.origin is CLIENT
         acks = request.acks
+        began, has_written = stopwatch(), False
+        deadline = began + SLICE_SECONDS
         if suspended is not None:
             entries, validate = suspended.remaining_entries(), suspended.take_validation()
         for entry in entries:
             topic, index, records = entry
-            if is_client and (results or waiting):
-                now = stopwatch()
-                if now >= (deadline := deadline or now + SLICE_SECONDS) or (topic, index) in waiting:
-                    suspended = self._suspend(suspended, entry, entries)
-                    break
+            is_late = results and stopwatch() >= deadline
+            if is_late or (is_client and waiting and (topic, index) in waiting):
+                suspended = self._suspend(suspended, entry, entries)
+                break
             try:
                 partition = self._partitions.get((topic, index))
                 if partition is None or not partition.is_leader or partition.is_offline:
@@ -501,7 +508,11 @@ class ReplicaManager:
                 if is_uncommitted and (acks == -1 or not partition.check_flushed(info.last_offset + 1)[0]):
                     awaited.append((partition, info.last_offset + 1, len(results)))
                 results.append(info)
+                has_written = has_written or info.valid_bytes > 0
             validate = request.validate
+        # A joint append without valid batches does not count: its requests are then handled one by one.
+        if has_written and (seconds := stopwatch() - began) >= MIN_COUNTED_SECONDS:
+            self.write_queue.add_time(seconds)
         if suspended is not None:
             callback = suspended.add_part(callback)
             if suspended.has_entries:

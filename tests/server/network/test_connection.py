@@ -13,6 +13,7 @@ import pytest
 
 from barnabas.server.network.connection import JOIN_BYTES, Connection
 from barnabas.server.network.output import ResponseBatcher
+from barnabas.server.runtime.write_queue import WriteQueue
 from barnabas.storage.filesystem import FileSlice
 
 CONTENT = bytes(range(256)) * (JOIN_BYTES // 128)
@@ -51,7 +52,9 @@ class Waiting:
         self.client.settimeout(10)
         self.transport: Any = FakeTransport(self.stream, unsent=7000)
         loop = asyncio.get_running_loop()
-        server: Any = SimpleNamespace(loop=loop, admit=lambda _: True, response_batcher=ResponseBatcher(loop))
+        server: Any = SimpleNamespace(
+            loop=loop, admit=lambda _: True, response_batcher=ResponseBatcher(loop), write_queue=WriteQueue(loop)
+        )
         reader: Any = SimpleNamespace(buffer=None, close=lambda: None, pending=0, private=None)
         listener: Any = None
         handle: Any = None

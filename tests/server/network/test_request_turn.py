@@ -52,8 +52,8 @@ class Server:
         connection.send([framed(b"one" + number)], 11)
 
     def handle_together(
-        self, connections: Sequence[Connection], data: memoryview, parts: list[tuple[int, int]]
-    ) -> Iterator[tuple[int, int, bytes]]:
+        self, connections: Sequence[Connection], data: memoryview, parts: list[tuple[int, int]], in_order: bool
+    ) -> Iterator[tuple[int, int, bytes | None]]:
         self.calls.append(len(connections))
         self.before()
         if self.raises:

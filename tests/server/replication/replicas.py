@@ -29,6 +29,7 @@ from barnabas.server.replication.remote_leader_endpoint import FetchLimits
 from barnabas.server.replication.replica import LeaderContext
 from barnabas.server.replication.replica_fetcher import ReplicaFetcher
 from barnabas.server.replication.replica_manager import ReplicaManager
+from barnabas.server.runtime.write_queue import WriteQueue
 from barnabas.simulation.disk import Mode, SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -64,6 +65,7 @@ def bare_replica_manager(loop: Any, log_manager: Any = None, sliced_work: Any = 
         topic_log_config=cast(Any, None),
         ports=cast(Any, SimpleNamespace(work=None, log_files=None, stopwatch=lambda: 0.0)),
         sliced_work=sliced_work,
+        write_queue=WriteQueue(loop),
         loop=loop,
         acks_all_on_disk=False,
         is_verification_needed=lambda: False,

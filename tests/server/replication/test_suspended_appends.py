@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.server.replication.append_request import SuspendedAppend, SuspendedAppends
+from barnabas.server.runtime.write_queue import WriteQueue
 
 
 class Later:
@@ -34,7 +35,7 @@ def suspended(*, on_lane: bool) -> SuspendedAppend:
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_no_append_continues_after_the_end_of_the_broker(*, is_closed: bool) -> None:
     later: Any = Later()
-    appends = SuspendedAppends(later, later)
+    appends = SuspendedAppends(later, later, WriteQueue(later))
     continued: list[Any] = []
     for number, on_lane in enumerate([False, True, False]):
         appends.resume_later(suspended(on_lane=on_lane), lambda number=number: continued.append(number))  # type: ignore[misc]

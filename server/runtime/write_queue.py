@@ -1,0 +1,156 @@
+"""Appends to a slow disk: few per turn of the loop and in their order. Other requests are served between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
+from typing import Protocol
+
+MIN_COUNTED_SECONDS = 0.001
+"""The shortest append that counts. An append takes microseconds if the page cache accepts it immediately."""
+SECONDS_PER_TURN = 0.05
+"""The time for counted appends in one turn of the loop; the last append may exceed it."""
+PAUSE = 0.1
+"""The length of a pause, as a part of the time of the appends before it. Other requests may need more than one turn:
+the loop accepts one connection per turn, and a client's next request arrives some turns after a response."""
+MAX_PAUSE_SECONDS = 0.02
+
+
+class Writer(Protocol):
+    """An object that waits in the `WriteQueue`."""
+
+    def continue_writing(self) -> None:
+        """Append what has waited, or nothing if that is no longer wanted."""
+
+    def abort(self) -> None:
+        """End after an exception of `continue_writing`."""
+
+
+Join = Callable[[Collection[Writer], set[Writer]], Iterator[Writer]]
+"""Appends requests of several waiting writers together, and adds these writers to the set. Yields the first writer of
+each group before the group is appended: all writers before it are then handled, or the iterator is closed."""
+
+
+class WriteQueue:
+    """The requests that wait to append while the disk is slow, in their order. Owned by the broker; used on the loop's
+    thread.
+
+    The loop's thread writes the appends, and the kernel blocks a writer while the disk cannot keep up. If all requests
+    of a turn were handled then, the write of each of them would delay every other client. So after `SECONDS_PER_TURN`
+    a request that appends waits at the end of this queue, until a pause is over in which the loop serves all other
+    requests. While requests wait, no later request is appended before them, except together with the first one.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.must_wait = False
+        """Whether a request that appends has to wait."""
+        self.join: Join = lambda _writers, _done: iter(())
+        self._loop = loop
+        self._waiting: deque[Writer] = deque()
+        self._seconds = 0.0
+        """The time of the counted appends of this turn."""
+        self._is_used_up = False
+        """Whether nothing is appended until the end of the next pause."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add_time(self, seconds: float) -> None:
+        """Count an append that took at least `MIN_COUNTED_SECONDS`."""
+        if not self._seconds:
+            self._loop.call_soon(self._end_turn)
+        self._seconds += seconds
+        if self._seconds >= SECONDS_PER_TURN:
+            self._is_used_up = self.must_wait = True
+
+    def wait(self, writer: Writer) -> None:
+        """Call `continue_writing` of this writer after all writers that have waited longer."""
+        assert self.must_wait, "it may append immediately"
+        self._waiting.append(writer)
+
+    async def wait_for_turn(self) -> None:
+        """Return when the caller, which appends in a background task, may append."""
+        if self.must_wait:
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self.wait(_TaskTurn(turn, self._end_with_task))
+            await turn
+
+    # -- private ---------------------------------------------------------------------------------------------------
+
+    def _end_turn(self) -> None:
+        seconds, self._seconds = self._seconds, 0.0
+        if self._is_used_up:
+            # Not earlier: uvloop measures a delay from the beginning of the turn, which may have been long ago.
+            self._loop.call_later(min(seconds * PAUSE, MAX_PAUSE_SECONDS), self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._is_used_up = False
+        self._continue()
+
+    def _end_with_task(self) -> None:
+        """Append nothing else before the task that has been resumed, which runs in the next turn of the loop."""
+        self._is_used_up = True
+        if not self._seconds:
+            self._loop.call_soon(self._end_turn)
+            self._seconds = MIN_COUNTED_SECONDS
+
+    def _continue(self) -> None:
+        """Handle the writers that wait now, until the time of this turn is used up."""
+        if self._is_used_up:
+            return  # `_end_pause` follows
+        left, self._waiting = self._waiting, deque()
+        done: set[Writer] = set()
+        with closing(self.join(tuple(left), done)) as firsts:  # type: ignore[type-var]
+            for first in firsts:
+                self._continue_before(first, left, done)
+                if self._is_used_up:
+                    break
+        self._continue_before(None, left, done)
+        self._waiting.extendleft(reversed([writer for writer in left if writer not in done]))
+        if not self._is_used_up:
+            if self._waiting:
+                self._loop.call_soon(self._continue)  # all other requests first
+            else:
+                self.must_wait = False
+
+    def _continue_before(self, first: Writer | None, left: deque[Writer], done: set[Writer]) -> None:
+        """Handle the writers before `first` one by one, all with None, until the time of this turn is used up."""
+        while left and left[0] is not first and not self._is_used_up:
+            writer = left.popleft()
+            if writer in done:
+                continue
+            done.add(writer)
+            try:
+                writer.continue_writing()
+            except Exception as error:  # noqa: BLE001 - the requests of the other writers are handled
+                message = "an append that has waited for the disk failed"
+                self._loop.call_exception_handler({"message": message, "exception": error})
+                writer.abort()
+
+
+class WaitingAppend:
+    """A `Writer` that calls a function."""
+
+    def __init__(self, append: Callable[[], None]) -> None:
+        self.continue_writing = append
+
+    def abort(self) -> None:
+        """Do nothing: the loop has reported the exception."""
+
+
+class _TaskTurn:
+    """A `Writer` for a task that waits for its turn."""
+
+    def __init__(self, turn: asyncio.Future[None], on_resumed: Callable[[], None]) -> None:
+        self._turn = turn
+        self._on_resumed = on_resumed
+
+    def continue_writing(self) -> None:
+        if not self._turn.done():  # the task may have been cancelled
+            self._turn.set_result(None)
+            self._on_resumed()
+
+    def abort(self) -> None:
+        raise AssertionError("`continue_writing` raises nothing")
