@@ -23,6 +23,7 @@ from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError, NoSpaceError
 from ...storage.leader_epochs import EpochEnd
 from ..runtime.loop_sharing import TimeBudget
+from ..runtime.write_queue import MIN_COUNTED_SECONDS
 from .remote_leader_endpoint import SINCE_TOPIC_IDS
 
 if TYPE_CHECKING:
@@ -311,6 +312,8 @@ class ReplicaFetcher:
             topic_name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 name = TopicPartition(topic_name, data.partition_index)
+                if data.records:
+                    await self._replica_manager.write_queue.wait_for_turn()
                 one, target = self._followed.get(name), targets.get(name)
                 if one is None or target is None or not one.is_valid or one.leader_epoch != target.leader_epoch:
                     self._leader.forget_session()
@@ -345,7 +348,10 @@ class ReplicaFetcher:
                 first = partition.first_batch_base_offset(memoryview(data.records))
                 if first is not None:
                     self._replica_manager.truncate_fully_and_start_at(partition.topic_partition, first)
+                began = self._stopwatch()
                 size = partition.append_records_as_follower(memoryview(data.records))
+                if (seconds := self._stopwatch() - began) >= MIN_COUNTED_SECONDS:
+                    self._replica_manager.write_queue.add_time(seconds)
                 self._throttle.record_fetched(partition, len(data.records))
             partition.update_watermarks(data.high_watermark, data.log_start_offset)
         except LogDirFailedError as error:

@@ -82,6 +82,7 @@ class Node:
         self.id = node_id
         self.acks_all_on_disk = cluster.on_disk
         self.group_commit = SimpleNamespace(request=self.request_flush)
+        self.write_queue = WriteQueue(cast(Any, None))
         self.disk = SimDisk(keep_log=False)
         self.disk.make_dirs(FOLDER)
         self.disk.make_everything_durable()
