@@ -159,7 +159,10 @@ class FrameReader:
     def has_complete_frame(self) -> bool:
         """Whether `next_frame` returns a frame, which has an API key."""
         most = min(self.pending - LENGTH_SIZE, self.max_size)
-        return most >= API_KEY_SIZE <= _length_at(self.data, self.start)[0] <= most
+        if most < API_KEY_SIZE:
+            return False
+        length: int = _length_at(self.data, self.start)[0]
+        return API_KEY_SIZE <= length <= most
 
     @property
     def pending_bytes(self) -> memoryview:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...protocol.frames import FIRST_PRIVATE_SIZE, BufferPool
@@ -113,7 +113,7 @@ class RequestTurn:
         for connection in connections:
             self._handle_received(connection)
 
-    def join(self, writers: Collection[Writer], done: set[Writer]) -> Iterator[Writer]:
+    def join(self, writers: Collection[Writer], done: set[Writer]) -> Generator[Writer, None, None]:
         """Handle small requests that have waited in the `WriteQueue` together, as its `join`.
 
         The requests of the groups that are not appended remain in the buffers of their connections.
@@ -153,7 +153,7 @@ class RequestTurn:
             self._handle_rest(joined)
 
     def _handle_rest(self, joined: list[Connection]) -> None:
-        """Handle the requests after those that were handled together, and send the responses."""
+        """Handle the requests that follow the ones handled together, and send the responses."""
         while joined:
             connection = joined.pop(0)
             try:

@@ -476,14 +476,14 @@ class ReplicaManager:
         callback = request.callback
         entries, is_client = iter(entries), request.rules.origin is CLIENT
         acks = request.acks
-        began, has_written = stopwatch(), False
-        deadline = began + SLICE_SECONDS
+        began = stopwatch()
         if suspended is not None:
             entries, validate = suspended.remaining_entries(), suspended.take_validation()
         for entry in entries:
             topic, index, records = entry
-            is_late = results and stopwatch() >= deadline
-            if is_late or (is_client and waiting and (topic, index) in waiting):
+            if (results or waiting) and (
+                (results and stopwatch() - began >= SLICE_SECONDS) or (is_client and (topic, index) in waiting)
+            ):
                 suspended = self._suspend(suspended, entry, entries)
                 break
             try:
@@ -508,10 +508,9 @@ class ReplicaManager:
                 if is_uncommitted and (acks == -1 or not partition.check_flushed(info.last_offset + 1)[0]):
                     awaited.append((partition, info.last_offset + 1, len(results)))
                 results.append(info)
-                has_written = has_written or info.valid_bytes > 0
             validate = request.validate
         # A joint append without valid batches does not count: its requests are then handled one by one.
-        if has_written and (seconds := stopwatch() - began) >= MIN_COUNTED_SECONDS:
+        if (seconds := stopwatch() - began) >= MIN_COUNTED_SECONDS and any(map(_is_written, results)):
             self.write_queue.add_time(seconds)
         if suspended is not None:
             callback = suspended.add_part(callback)
@@ -1230,6 +1229,11 @@ def follower_fetch(wanted: FetchPartition, params: FetchParams) -> FollowerFetch
         wanted.log_start_offset,
         wanted.current_leader_epoch >= 0,
     )
+
+
+def _is_written(result: AppendResult) -> bool:
+    """Return whether the append wrote records."""
+    return not isinstance(result, KafkaError) and result.valid_bytes > 0
 
 
 def _complete(waiters: Iterable[tuple[int, asyncio.Future[None]]]) -> None:

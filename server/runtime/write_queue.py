@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from contextlib import closing
 from typing import Protocol
 
@@ -12,6 +12,8 @@ MIN_COUNTED_SECONDS = 0.001
 """The shortest append that counts. An append takes microseconds if the page cache accepts it immediately."""
 SECONDS_PER_TURN = 0.05
 """The time for counted appends in one turn of the loop; the last append may exceed it."""
+BLOCKED_SECONDS = 0.01
+"""The shortest append after which there is a pause. The kernel has blocked it: the processor needs less time for it."""
 PAUSE = 0.1
 """The length of a pause, as a part of the time of the appends before it. Other requests may need more than one turn:
 the loop accepts one connection per turn, and a client's next request arrives some turns after a response."""
@@ -22,15 +24,20 @@ class Writer(Protocol):
     """An object that waits in the `WriteQueue`."""
 
     def continue_writing(self) -> None:
-        """Append what has waited, or nothing if that is no longer wanted."""
+        """Append the records that have waited, or nothing if the writer has ended."""
 
     def abort(self) -> None:
         """End after an exception of `continue_writing`."""
 
 
-Join = Callable[[Collection[Writer], set[Writer]], Iterator[Writer]]
+Join = Callable[[Collection[Writer], set[Writer]], Generator[Writer, None, None]]
 """Appends requests of several waiting writers together, and adds these writers to the set. Yields the first writer of
 each group before the group is appended: all writers before it are then handled, or the iterator is closed."""
+
+
+def join_nothing(_writers: Collection[Writer], _done: set[Writer]) -> Generator[Writer, None, None]:
+    """Have all writers handled one by one, as a `Join`."""
+    yield from ()
 
 
 class WriteQueue:
@@ -46,13 +53,16 @@ class WriteQueue:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.must_wait = False
         """Whether a request that appends has to wait."""
-        self.join: Join = lambda _writers, _done: iter(())
+        self.join: Join = join_nothing
         self._loop = loop
         self._waiting: deque[Writer] = deque()
         self._seconds = 0.0
         """The time of the counted appends of this turn."""
+        self._longest = 0.0
+        """The time of the longest of them."""
         self._is_used_up = False
-        """Whether nothing is appended until the end of the next pause."""
+        """Whether nothing is appended until `_end_pause`."""
+        self._pause: asyncio.Handle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -62,6 +72,7 @@ class WriteQueue:
         if not self._seconds:
             self._loop.call_soon(self._end_turn)
         self._seconds += seconds
+        self._longest = max(self._longest, seconds)
         if self._seconds >= SECONDS_PER_TURN:
             self._is_used_up = self.must_wait = True
 
@@ -81,11 +92,18 @@ class WriteQueue:
 
     def _end_turn(self) -> None:
         seconds, self._seconds = self._seconds, 0.0
+        longest, self._longest = self._longest, 0.0
         if self._is_used_up:
-            # Not earlier: uvloop measures a delay from the beginning of the turn, which may have been long ago.
-            self._loop.call_later(min(seconds * PAUSE, MAX_PAUSE_SECONDS), self._end_pause)
+            if self._pause is not None:
+                self._pause.cancel()  # a background task has appended during the pause
+            if longest < BLOCKED_SECONDS:
+                self._pause = self._loop.call_soon(self._end_pause)  # the loop serves all sockets before that
+            else:
+                # Not earlier: uvloop measures a delay from the beginning of the turn, which may have been long ago.
+                self._pause = self._loop.call_later(min(seconds * PAUSE, MAX_PAUSE_SECONDS), self._end_pause)
 
     def _end_pause(self) -> None:
+        self._pause = None
         self._is_used_up = False
         self._continue()
 
@@ -102,18 +120,28 @@ class WriteQueue:
             return  # `_end_pause` follows
         left, self._waiting = self._waiting, deque()
         done: set[Writer] = set()
-        with closing(self.join(tuple(left), done)) as firsts:  # type: ignore[type-var]
-            for first in firsts:
-                self._continue_before(first, left, done)
-                if self._is_used_up:
-                    break
-        self._continue_before(None, left, done)
-        self._waiting.extendleft(reversed([writer for writer in left if writer not in done]))
-        if not self._is_used_up:
-            if self._waiting:
-                self._loop.call_soon(self._continue)  # all other requests first
-            else:
-                self.must_wait = False
+        try:
+            self._continue_together(left, done)
+            self._continue_before(None, left, done)
+        finally:
+            self._waiting.extendleft(reversed([writer for writer in left if writer not in done]))
+            if not self._is_used_up:
+                if self._waiting:
+                    # After the next turn, in which the loop serves all sockets.
+                    self._loop.call_soon(self._loop.call_soon, self._continue)
+                else:
+                    self.must_wait = False
+
+    def _continue_together(self, left: deque[Writer], done: set[Writer]) -> None:
+        """Handle the groups of writers that `join` finds, and the writers before each."""
+        try:
+            with closing(self.join(tuple(left), done)) as firsts:
+                for first in firsts:
+                    self._continue_before(first, left, done)
+                    if self._is_used_up:
+                        break
+        except Exception as error:  # noqa: BLE001 - the writers are handled one by one
+            self._report(error)
 
     def _continue_before(self, first: Writer | None, left: deque[Writer], done: set[Writer]) -> None:
         """Handle the writers before `first` one by one, all with None, until the time of this turn is used up."""
@@ -125,9 +153,12 @@ class WriteQueue:
             try:
                 writer.continue_writing()
             except Exception as error:  # noqa: BLE001 - the requests of the other writers are handled
-                message = "an append that has waited for the disk failed"
-                self._loop.call_exception_handler({"message": message, "exception": error})
+                self._report(error)
                 writer.abort()
+
+    def _report(self, error: Exception) -> None:
+        message = "an append that has waited for the disk failed"
+        self._loop.call_exception_handler({"message": message, "exception": error})
 
 
 class WaitingAppend:

@@ -37,6 +37,8 @@ from barnabas.server.apis import joint_produce as apis_joint_produce
 from barnabas.server.apis.joint_produce import JointProduce
 from barnabas.server.quotas.client_quota_manager import ClientQuotaManager
 from barnabas.server.quotas.entities import CLIENT_ID, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from barnabas.server.replication import replica_manager
+from barnabas.server.runtime import write_queue
 from barnabas.storage import joint_append, log_segment
 from barnabas.storage.joint_append import JointAppend
 from barnabas.storage.log_validator import ValidationResult
@@ -55,6 +57,15 @@ def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(apis_joint_produce, "group_produces", joint_produce.group_produces_py)
         monkeypatch.setattr(joint_append, "join_produces", joint_produce.join_produces_py)
         monkeypatch.setattr(log_segment, "locate_batches", joint_produce.locate_batches_py)
+
+
+@pytest.fixture(params=["fast disk", "slow disk"])
+def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a slow disk, each append uses up the time for appends of its turn. The answers must not depend on it."""
+    if request.param == "slow disk":
+        monkeypatch.setattr(replica_manager, "MIN_COUNTED_SECONDS", 0.0)
+        monkeypatch.setattr(replica_manager, "SLICE_SECONDS", 0.0)
+        monkeypatch.setattr(write_queue, "SECONDS_PER_TURN", 0.0)
 
 
 @pytest.fixture(params=["together", "one by one"])
@@ -131,7 +142,7 @@ def clients_of(broker: Broker, stack: ExitStack, count: int = CLIENTS) -> list[s
     return [stack.enter_context(connect(broker.bootstrap)) for _ in range(count)]
 
 
-@pytest.mark.usefixtures("twin", "loop")
+@pytest.mark.usefixtures("twin", "loop", "disk")
 def test_each_record_is_appended_once_at_the_offset_of_its_response(joined: Counter[str]) -> None:
     rng = random.Random(3)
     wrong = bytearray(one(b"wrong"))
@@ -177,7 +188,7 @@ def test_each_record_is_appended_once_at_the_offset_of_its_response(joined: Coun
         assert joined["records"] > 100
 
 
-@pytest.mark.usefixtures("loop")
+@pytest.mark.usefixtures("loop", "disk")
 def test_one_connection_that_pipelines_is_appended_jointly(joined: Counter[str]) -> None:
     with Broker(["t"]) as broker, connect(broker.bootstrap) as client:
         client.sendall(b"".join(numbered(one(b"%d" % number), number) for number in range(300)))
@@ -186,7 +197,7 @@ def test_one_connection_that_pipelines_is_appended_jointly(joined: Counter[str])
         assert joined["records"] > 100
 
 
-@pytest.mark.usefixtures("loop")
+@pytest.mark.usefixtures("loop", "disk")
 def test_requests_to_several_partitions_are_appended_in_their_order() -> None:
     with Broker({"t": 5}) as broker, ExitStack() as stack:
         clients = clients_of(broker, stack, 4)
@@ -337,7 +348,7 @@ class ProducerModel:
         return produced(value, (self._id, epoch, sequence), acks=self._acks)
 
 
-@pytest.mark.usefixtures("twin")
+@pytest.mark.usefixtures("twin", "disk")
 @pytest.mark.parametrize(("acks", "durability"), [(1, "disk"), (-1, "page-cache"), (-1, "disk")])
 def test_idempotent_producers_get_the_same_answers_together_and_one_by_one(
     joined: Counter[str], way: str, acks: int, durability: str
