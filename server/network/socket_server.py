@@ -454,7 +454,8 @@ class SocketServer:
         now, host = self.loop.time(), connection.session.client_host
         idle_ms = self._config.connections_max_idle_ms
         is_idle = 0 <= idle_ms < (now - connection.last_active) * 1000
-        # A client that takes a long response slowly is not idle, and neither is a client whose request waits for the disk.
+        # A client that takes a long response slowly is not idle, and neither is a client whose request waits for the
+        # disk.
         if is_idle and connection.write_stalled is None and not connection.is_waiting_to_write:
             logger.debug("closed an idle connection from %s", host)
         elif connection.receiving_for(now) > FRAME_SECONDS:
