@@ -49,7 +49,7 @@ def test_who_is_logged_much_takes_the_lines_of_nobody_else(caplog: pytest.LogCap
 
 def stalled_connection(now: list[float], unsent: list[int]) -> Connection:
     loop = SimpleNamespace(time=lambda: now[0])
-    server = SimpleNamespace(loop=loop, response_batcher=None)
+    server = SimpleNamespace(loop=loop, response_batcher=None, write_queue=None)
     connection: Any = Connection(server, None, None, SimpleNamespace(buffer=None))  # type: ignore[arg-type]
     connection._transport = SimpleNamespace(get_write_buffer_size=lambda: unsent[0])
     connection.pause_writing()
