@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from bench.wire import connect, framed, metadata_request, one_record_batch, produce_request, text
+from bench.wire import connect, metadata_request, one_record_batch, produce_request, request_frame, text
 from tests.server.apis.test_joint_produce import one_turn
 from tests.server.network.test_response_batcher import exactly
 from tests.server.security.test_tls_listener import Files
@@ -99,13 +99,13 @@ def batch(value: bytes, size: int = 0) -> bytes:
 def offset_commit(group: str, index: int, offset: int) -> bytes:
     """An OffsetCommit v2 request of a client that is not a member of the group."""
     body = text(group) + struct.pack(">i", -1) + text("") + struct.pack(">qi", -1, 1) + text("t")
-    return framed(8, 2, body + struct.pack(">iiq", 1, index, offset) + text(""))
+    return request_frame(8, 2, body + struct.pack(">iiq", 1, index, offset) + text(""))
 
 
 def commit_first_offset(client: socket.socket) -> None:
     """Commit an offset, and create the internal topic of the offsets for this."""
     while True:
-        client.sendall(framed(10, 0, text("group 0")))
+        client.sendall(request_frame(10, 0, text("group 0")))
         receive(client)
         client.sendall(offset_commit("group 0", 0, 0))
         if receive(client)[-2:] == bytes(2):
