@@ -39,6 +39,7 @@ class IndexFile(ABC):
         "_fs",
         "_has_content",
         "_pending",
+        "_torn_bytes",
         "_written",
         "base_offset",
         "entries",
@@ -64,9 +65,14 @@ class IndexFile(ABC):
         """The first entries of the blocks that a search has met, else -1: 4 KB for a GiB of log."""
         self._block_start = 0
         self._pending = bytearray()
-        self._has_content = fs.exists(path)
-        size = fs.size(path) if self._has_content else 0
+        # One call of the file system for each index: a start opens those of ten thousand segments.
+        try:
+            size, self._has_content = fs.size(path), True
+        except FileNotFoundError:
+            size, self._has_content = 0, False
         self.entries = self._written = size // self.ENTRY_SIZE
+        self._torn_bytes = size % self.ENTRY_SIZE
+        """The bytes after the last whole entry of the opened file."""
         self._load_last_entry()
 
     @abstractmethod
@@ -83,9 +89,9 @@ class IndexFile(ABC):
         return self.entries >= self.full_at
 
     def sanity_check(self) -> None:
-        """Raise `CorruptIndexError` if the file cannot be an index of this segment."""
-        size = self._fs.size(self.path) if self._fs.exists(self.path) else 0
-        if size % self.ENTRY_SIZE:
+        """Raise `CorruptIndexError` if the file that was opened cannot be an index of this segment."""
+        if self._torn_bytes:
+            size = self._written * self.ENTRY_SIZE + self._torn_bytes
             raise CorruptIndexError(f"{self.path}: {size} bytes are not a multiple of {self.ENTRY_SIZE}")
 
     def truncate(self) -> None:
@@ -177,6 +183,7 @@ class IndexFile(ABC):
         else:
             self._forget_blocks()
             self._open().truncate(entries * self.ENTRY_SIZE)
+            self._torn_bytes = 0
             self._pending = bytearray()
             self._written = entries
         self.entries = entries

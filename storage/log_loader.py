@@ -258,7 +258,7 @@ class LogLoader:
             len(unflushed) == 1
             and unflushed[0].base_offset < recovery_point
             and self._has_indexes(unflushed[0], names)
-            and self._ends_at(unflushed[0], recovery_point)
+            and self._ends_at(unflushed[0], names, recovery_point)
         ):
             return [], None
         self._check_indexes_before(segments, unflushed[0])
@@ -302,7 +302,7 @@ class LogLoader:
             segment_file_name(segment.base_offset, suffix) in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
         )
 
-    def _ends_at(self, segment: LogSegment, recovery_point: int) -> bool:
+    def _ends_at(self, segment: LogSegment, names: list[str], recovery_point: int) -> bool:
         """Return whether the whole segment was flushed: it ends with the batch that ends at the recovery point.
 
         Its indexes must not reach beyond that offset. A segment with aborted transactions is always checked.
@@ -314,7 +314,10 @@ class LogLoader:
                 segment.next_offset() == recovery_point
                 and segment.is_as_opened
                 and last_indexed < recovery_point
-                and not segment.indexes.transactions.entries
+                and not (
+                    segment_file_name(segment.base_offset, TXN_INDEX_SUFFIX) in names
+                    and segment.indexes.transactions.entries
+                )
             )
         except (CorruptSegmentError, CorruptIndexError):
             return False

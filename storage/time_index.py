@@ -88,13 +88,15 @@ class TimeIndex(IndexFile):
 
     def sanity_check(self) -> None:
         IndexFile.sanity_check(self)
+        if self.entries < 2:
+            return
         last_two = list(_ENTRY.iter_unpack(self._last_entries(2)))
-        if len(last_two) == 2 and (last_two[1][0] <= last_two[0][0] or last_two[1][1] < last_two[0][1]):
+        if last_two[1][0] <= last_two[0][0] or last_two[1][1] < last_two[0][1]:
             raise CorruptIndexError(f"{self.path}: entries {last_two} do not increase")
 
     def check_entries(self) -> None:
         """Look at all of them. Raises `CorruptIndexError` if any could not have been written."""
-        self.sanity_check()
+        IndexFile.sanity_check(self)
         before = (0, 0)
         for entry in _ENTRY.iter_unpack(self._last_entries(self.entries)):
             if entry[0] <= before[0] or entry[1] < before[1]:
