@@ -65,7 +65,7 @@ class IndexFile(ABC):
         """The first entries of the blocks that a search has met, else -1: 4 KB for a GiB of log."""
         self._block_start = 0
         self._pending = bytearray()
-        # One call of the file system for each index: a start opens those of ten thousand segments.
+        # One call of the file system: a start may load the indexes of ten thousand segments.
         try:
             size, self._has_content = fs.size(path), True
         except FileNotFoundError:

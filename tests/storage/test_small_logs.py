@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.storage.logs import NOW_MS, append, offsets_in, open_log
 
+from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log import Log
 
 
@@ -81,3 +83,30 @@ def test_recovery_writes_the_indexes_of_small_segments_that_were_rolled(folder: 
         "00000000000000000000.timeindex",
         "00000000000000000002.timeindex",
     ]
+
+
+class CountingFileSystem(OsFileSystem):
+    """Counts the calls that look up a file by its name without opening it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_up = Counter[str]()
+
+    def exists(self, path: str) -> bool:
+        self.looked_up[path.rpartition("/")[2]] += 1
+        return super().exists(path)
+
+    def size(self, path: str) -> int:
+        self.looked_up[path.rpartition("/")[2]] += 1
+        return super().size(path)
+
+
+def test_start_after_kill_looks_up_each_file_of_a_flushed_segment_once(folder: Path) -> None:
+    log = open_log(folder)
+    append(log, 2)
+    log.close()
+    fs = CountingFileSystem()
+    log = open_log(folder, fs=fs, clean=False, recovery_point=2)
+    assert offsets_in(log) == [0, 1]
+    assert fs.looked_up == dict.fromkeys([f"{0:020}.log", f"{0:020}.index", f"{0:020}.timeindex"], 1)
+    log.close_handles()
