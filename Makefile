@@ -101,7 +101,7 @@ crash: $(STAMP)
 	BARNABAS_KILL_ROUNDS=$${ROUNDS:-200} $(BIN)/pytest -m verify tests/crash tests/storage/test_crash_points.py
 
 fuzz: $(STAMP)
-	$(BIN)/python -m soak.hostile --frames 1000000 --minutes $${MINUTES:-20} $${WHO:+--who $$WHO}
+	$(BIN)/python -m soak.hostile --frames 1000000 --minutes $${MINUTES:-20} $${KIND:+--kind $$KIND}
 
 compaction: $(STAMP)
 	$(BIN)/python -m soak.cleaning --examples 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}

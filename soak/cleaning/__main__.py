@@ -57,16 +57,18 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="time limit in minutes (default: 60)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="first seed (default: 0)")
     options = parser.parse_args()
-    began = told = time.monotonic()
+    began = reported_at = time.monotonic()
     lived = passes = 0
     problems: list[str] = []
     for count, more_passes, found in results(options.first, options.examples, began + options.minutes * 60):
         lived, passes, problems = lived + count, passes + more_passes, problems + found
         for problem in found:
             print(f"BROKEN {problem}", flush=True)
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            print(f"{lived} histories, {passes} passes, {len(problems)} broken, {told - began:.0f} s", flush=True)
+        if time.monotonic() - reported_at > 10:
+            reported_at = time.monotonic()
+            print(
+                f"{lived} histories, {passes} passes, {len(problems)} broken, {reported_at - began:.0f} s", flush=True
+            )
     seconds = time.monotonic() - began
     last = options.first + lived - 1
     print(

@@ -24,7 +24,7 @@ def kafka_pass(kafka: KafkaCleaner) -> Cleaning:
     def run(history: History, slots: int) -> Pass | None:
         history.close()
         stamp_files(history)
-        told = kafka.clean(
+        result = kafka.clean(
             history.folder,
             high_watermark=history.end_offset,
             now_ms=history.clock.now_ms,
@@ -33,7 +33,7 @@ def kafka_pass(kafka: KafkaCleaner) -> Cleaning:
             memory=slots * BYTES_PER_KEY,
         )
         history.reopen()
-        done = Pass(told["first_dirty_offset"], told["first_uncleanable_offset"], told["next_dirty_offset"])
+        done = Pass(result["first_dirty_offset"], result["first_uncleanable_offset"], result["next_dirty_offset"])
         if done.next_dirty_offset <= done.first_dirty_offset:
             # Kafka's manager would not clean this log. Without a batch in the dirty part, the offset map has no end.
             return None

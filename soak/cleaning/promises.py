@@ -196,8 +196,8 @@ class Promises:
             require(entry is not None, f"producer {producer.producer_id} is forgotten")
             assert entry is not None
             known = (entry.producer_epoch, entry.last_sequence, entry.last_offset)
-            told = (producer.epoch, producer.next_sequence - 1, producer.last_offset)
-            require(known == told, f"producer {producer.producer_id} is at {known}, not at {told}")
+            expected = (producer.epoch, producer.next_sequence - 1, producer.last_offset)
+            require(known == expected, f"producer {producer.producer_id} is at {known}, not at {expected}")
 
     def _note_what_the_pass_saw(self, rows: list[BatchRow], done: Pass) -> None:
         now_ms = self.history.clock.now_ms

@@ -21,7 +21,7 @@ from soak.groups.group_life import play_seed
 
 ENOUGH = 10
 """The number of failed seeds after which the search stops."""
-TELL_S = 10.0
+REPORT_INTERVAL_S = 10.0
 
 Lived = tuple[int, int, str]
 """A seed, its number of rebalances, and its failure or an empty string."""
@@ -53,7 +53,7 @@ def lives(first: int, pool: ProcessPoolExecutor, deadline: float) -> Iterator[Li
 
 def look(first: int, rebalances: int, deadline: float) -> int:
     """Search until the number of rebalances is reached, and print the progress; return 1 if a seed failed, else 0."""
-    began = told = time.monotonic()
+    began = reported_at = time.monotonic()
     lived = counted = failed = 0
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
         for seed, generations, problem in lives(first, pool, deadline):
@@ -66,9 +66,11 @@ def look(first: int, rebalances: int, deadline: float) -> int:
                 )
             if counted >= rebalances or failed >= ENOUGH:
                 break
-            if time.monotonic() - told > TELL_S:
-                told = time.monotonic()
-                print(f"{counted} rebalances in {lived} seeds, {failed} failed, {told - began:.0f} s", flush=True)
+            if time.monotonic() - reported_at > REPORT_INTERVAL_S:
+                reported_at = time.monotonic()
+                print(
+                    f"{counted} rebalances in {lived} seeds, {failed} failed, {reported_at - began:.0f} s", flush=True
+                )
         pool.shutdown(cancel_futures=True)
     spent = time.monotonic() - began
     print(f"{counted} rebalances in {lived} seeds, {failed} failed, {spent:.0f} s; next: --first {first + lived}")

@@ -121,7 +121,7 @@ class FrameForge:
             for _ in range(variants * (4 if key in (ApiKey.PRODUCE, ApiKey.FETCH) else 1))
             if (body := self._sample(key, version)) is not None
         ]
-        self._corpus += self._golden()
+        self._corpus += self._recorded()
         self._mutators: tuple[Callable[[bytearray], None], ...] = (
             self._flip_bits,
             self._truncate,
@@ -144,23 +144,23 @@ class FrameForge:
             elif chance < 0.02:
                 frame = expect(rng.randbytes(rng.choice((0, 1, 7, 8, 9, 40, 300))))
             else:
-                frame = expect(self._from_corpus(spoil=chance > 0.4))
+                frame = expect(self._from_corpus(damage=chance > 0.4))
             if frame is not None and (frame.outcome is not Outcome.CLOSE or rng.random() < REFUSED_SHARE):
                 return frame
 
-    def of_version(self, key: ApiKey, version: int, *, spoil: bool) -> Frame | None:
+    def of_version(self, key: ApiKey, version: int, *, damage: bool) -> Frame | None:
         """Return a new request of this API and version, or None for a request that should not be sent."""
         sample = self._sample(key, version)
-        return None if sample is None else expect(self._varied(sample, spoil=spoil))
+        return None if sample is None else expect(self._varied(sample, damage=damage))
 
-    def _from_corpus(self, *, spoil: bool) -> bytes:
-        return self._varied(self.random.choice(self._corpus), spoil=spoil)
+    def _from_corpus(self, *, damage: bool) -> bytes:
+        return self._varied(self.random.choice(self._corpus), damage=damage)
 
-    def _varied(self, sample: bytes, *, spoil: bool) -> bytes:
+    def _varied(self, sample: bytes, *, damage: bool) -> bytes:
         rng = self.random
         body = bytearray(sample)
         self._numbered(body)
-        if spoil:
+        if damage:
             for _ in range(rng.choice((1, 1, 1, 2, 4))):
                 rng.choice(self._mutators)(body)
         return bytes(body)
@@ -175,12 +175,12 @@ class FrameForge:
     def _sample(self, key: ApiKey, version: int) -> bytes | None:
         rng = self.random
         message = random_message(API_MESSAGES[key].request, version, rng)
-        self._make_matter(message, version)
+        self._use_existing_names(message, version)
         header = RequestHeader(key, version, 0, rng.choice((None, "", "hostile", "ü" * 40)))
         body = encode_request_header(header) + encode_request(message, version)
         return body if expect(body) is not None else None
 
-    def _make_matter(self, message: Any, version: int) -> None:
+    def _use_existing_names(self, message: Any, version: int) -> None:
         """Replace most random fields by names of existing objects and by values that handlers accept."""
         rng = self.random
         for field in fields_of(type(message)):
@@ -189,16 +189,16 @@ class FrameForge:
             value = getattr(message, field.name)
             if field.is_array and not isinstance(field.element, Primitive):
                 for item in value or ():
-                    self._make_matter(item, version)
+                    self._use_existing_names(item, version)
             elif not isinstance(field.element, Primitive):
                 if value is not None:
-                    self._make_matter(value, version)
+                    self._use_existing_names(value, version)
             elif rng.random() < 0.75:
-                new = self._sensible(field, value)
+                new = self._valid_value(field, value)
                 if new is not None:
                     setattr(message, field.name, new)
 
-    def _sensible(self, field: Any, value: Any) -> Any:
+    def _valid_value(self, field: Any, value: Any) -> Any:
         rng = self.random
         name = field.name
         if field.is_array:
@@ -211,7 +211,7 @@ class FrameForge:
             return rng.choice(self._topics)[1]
         if field.element is record_bytes:
             return rng.choice(self._records)
-        choices = _SENSIBLE.get(name)
+        choices = _VALID_VALUES.get(name)
         return rng.choice(choices) if choices is not None else None
 
     def _bomb_frames(self) -> list[bytes]:
@@ -227,7 +227,7 @@ class FrameForge:
         return bodies
 
     @staticmethod
-    def _golden() -> list[bytes]:
+    def _recorded() -> list[bytes]:
         """Return recorded requests of other clients."""
         bodies = []
         for path in sorted(VECTORS.glob("*.jsonl")):
@@ -295,7 +295,7 @@ class FrameForge:
         body[at:] = other[self.random.randint(0, len(other)) :]
 
 
-_SENSIBLE: dict[str, tuple[Any, ...]] = {
+_VALID_VALUES: dict[str, tuple[Any, ...]] = {
     "acks": (-1, 0, 1, 1, 1, 7),
     "assignments": (),
     "count": (-1, 0, 1, 2, 3, 2**31 - 1),
@@ -323,4 +323,4 @@ _SENSIBLE: dict[str, tuple[Any, ...]] = {
     "transactional_id": (None, None, "", "t"),
 }
 """Field values that handlers accept, by field name."""
-_SENSIBLE = {name: choices for name, choices in _SENSIBLE.items() if choices}
+_VALID_VALUES = {name: choices for name, choices in _VALID_VALUES.items() if choices}

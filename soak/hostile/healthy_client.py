@@ -6,7 +6,7 @@ import random
 import time
 from typing import Any
 
-from soak.hostile.wire import ClosedError, Door
+from soak.hostile.wire import ClosedError, Endpoint
 from tests.frames import framed, request_body
 
 from barnabas.protocol.apis import ApiKey
@@ -32,10 +32,10 @@ VERSIONS = {
 class HealthyClient:
     """A client that repeatedly writes a record, reads the record and compares both."""
 
-    def __init__(self, door: Door, *, deadline_seconds: float) -> None:
+    def __init__(self, endpoint: Endpoint, *, deadline_seconds: float) -> None:
         self.latencies: list[float] = []
         self.rounds = 0
-        self._wire = door.enter()
+        self._wire = endpoint.connect()
         self._wire.socket.settimeout(deadline_seconds)
         self._random = random.Random(0)
         self._correlation_id = 0
@@ -75,13 +75,13 @@ class HealthyClient:
         began = time.perf_counter()
         try:
             self._wire.send(framed(body))
-            answer = self._wire.receive()
+            response = self._wire.receive()
         except ClosedError:
             raise AssertionError("the healthy client's connection was closed") from None
         self.latencies.append(time.perf_counter() - began)
-        correlation_id, position = decode_response_header(key, version, answer, 0, len(answer))
+        correlation_id, position = decode_response_header(key, version, response, 0, len(response))
         assert correlation_id == self._correlation_id
-        return decode_response(key, version, answer, position, len(answer))
+        return decode_response(key, version, response, position, len(response))
 
     def close(self) -> None:
         self._wire.close()
@@ -94,7 +94,7 @@ class HealthyClient:
         produce = ProduceRequest(
             acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
         )
-        answer = self.call(ApiKey.PRODUCE, produce).responses[0].partition_responses[0]
-        assert answer.error_code == 0, f"produce failed: {answer}"
-        offset: int = answer.base_offset
+        response = self.call(ApiKey.PRODUCE, produce).responses[0].partition_responses[0]
+        assert response.error_code == 0, f"produce failed: {response}"
+        offset: int = response.base_offset
         return offset

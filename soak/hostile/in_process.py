@@ -28,7 +28,7 @@ from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports
 from barnabas.server.security.session import KafkaPrincipal, Session
 
-ANSWER_SECONDS = 30.0
+RESPONSE_SECONDS = 30.0
 SLOW_SECONDS = 2.0
 TOPICS = ("fuzz-0", "fuzz-1", "fuzz-2")
 SETTINGS = {
@@ -42,8 +42,8 @@ SETTINGS = {
 }
 """Settings for small logs, so that a million frames do not fill the disk."""
 EVE = KafkaPrincipal("User", "eve")
-GUARDED = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
-RULES = [
+AUTHORIZER_SETTINGS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+ACLS = [
     AclBinding(pattern, AccessControlEntry(str(EVE), "*", operation, AclPermissionType.ALLOW))
     for pattern, operation in (
         (ResourcePattern(AclResourceType.TOPIC, TOPICS[0]), AclOperation.ALL),
@@ -118,10 +118,10 @@ class InProcessFuzz:
         """Handle this number of frames; return the seconds that they took, without the start of the broker."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.complaints.append(f"unhandled: {context}"))
-        settings = SETTINGS | (GUARDED if self.has_authorizer else {})
+        settings = SETTINGS | (AUTHORIZER_SETTINGS if self.has_authorizer else {})
         config = BrokerConfig.from_properties({"log.dirs": str(self._folder), **settings})
-        chance = random.Random(self.seed)
-        ports = dataclasses.replace(host_ports(loop, WorkerPool(loop)), random=chance, token_bytes=chance.randbytes)
+        rng = random.Random(self.seed)
+        ports = dataclasses.replace(host_ports(loop, WorkerPool(loop)), random=rng, token_bytes=rng.randbytes)
         server = BrokerServer(config, ports, loop)
         await server.start()
         try:
@@ -130,7 +130,7 @@ class InProcessFuzz:
             topics = [(topic.name, topic.topic_id) for topic in server.state.metadata.topics]
             forge = FrameForge(self.seed, topics)
             if server.state.security.acls is not None:
-                await server.state.security.acls.create(RULES)
+                await server.state.security.acls.create(ACLS)
             state = server.state
             apis = KafkaApis(
                 services(state),
@@ -145,8 +145,8 @@ class InProcessFuzz:
                 if number % 50 == 0:
                     await asyncio.sleep(0)
                 if len(self._pending) > 200:
-                    await self._settle()
-            await self._settle()
+                    await self._wait_for_responses()
+            await self._wait_for_responses()
             took = time.perf_counter() - began
             if apis.failures:
                 self.complaints.append(f"{apis.failures} requests failed inside the broker")
@@ -181,23 +181,23 @@ class InProcessFuzz:
             if connection.on_close is not None:
                 connection.on_close()
         elif connection.is_decided:
-            self._judge(frame, connection)
+            self._check(frame, connection)
         else:
             self._pending.append((frame, connection))
 
-    async def _settle(self) -> None:
+    async def _wait_for_responses(self) -> None:
         """Wait for delayed responses."""
         pending, self._pending = self._pending, []
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + RESPONSE_SECONDS
         for frame, connection in pending:
             while not connection.is_decided and time.monotonic() < deadline:
                 await asyncio.sleep(0.001)
-            self._judge(frame, connection)
+            self._check(frame, connection)
 
-    def _judge(self, frame: Frame, connection: HostileConnection) -> None:
+    def _check(self, frame: Frame, connection: HostileConnection) -> None:
         self.outcomes[frame.outcome] += 1
         if not connection.is_decided:
-            self._complain(frame, f"got no response within {ANSWER_SECONDS} s")
+            self._complain(frame, f"got no response within {RESPONSE_SECONDS} s")
         elif frame.outcome is Outcome.CLOSE:
             if not connection.is_closed:
                 self._complain(frame, "did not close the connection")
@@ -206,26 +206,28 @@ class InProcessFuzz:
                 self._complain(frame, "(acks=0) got a response")
         elif connection.answer is None:
             self._complain(frame, "got no response")
-        elif (wrong := wrong_answer(frame, connection.answer[4:])) is not None:
+        elif (wrong := find_response_error(frame, connection.answer[4:])) is not None:
             self._complain(frame, wrong)
 
     def _complain(self, frame: Frame, what: str) -> None:
         self.complaints.append(f"key {frame.key} v{frame.version} {what}; frame {frame.body[:2000].hex()}")
 
 
-def wrong_answer(frame: Frame, answer: bytes, unknown_version: int = ErrorCode.UNSUPPORTED_VERSION) -> str | None:
+def find_response_error(
+    frame: Frame, response: bytes, unknown_version: int = ErrorCode.UNSUPPORTED_VERSION
+) -> str | None:
     """Return the fault of a response without its length, None for a valid one.
 
     `unknown_version` is the error that an unknown version of ApiVersions must get.
     """
     version = frame.version
     if frame.key == ApiKey.API_VERSIONS and not 0 <= version <= SERVED[ApiKey.API_VERSIONS].highest:
-        if int.from_bytes(answer[4:6], "big") != unknown_version:
+        if int.from_bytes(response[4:6], "big") != unknown_version:
             return f"an unknown version of ApiVersions did not get error {unknown_version:d}"
         version = 0
     try:
-        correlation_id, position = decode_response_header(frame.key, version, answer, 0, len(answer))
-        decode_response(frame.key, version, answer, position, len(answer))
+        correlation_id, position = decode_response_header(frame.key, version, response, 0, len(response))
+        decode_response(frame.key, version, response, position, len(response))
     except ProtocolError as error:
         return f"got an invalid response: {error}"
     if correlation_id != frame.correlation_id:

@@ -22,7 +22,7 @@ FIELDS = (
 )
 
 
-def honest_batch(rng: random.Random, codec: int = 0, **producer: int) -> bytes:
+def valid_batch(rng: random.Random, codec: int = 0, **producer: int) -> bytes:
     """Return a valid batch."""
     builder = RecordBatchBuilder(codec=codec, **producer)  # type: ignore[arg-type]
     for _ in range(rng.randint(1, 5)):
@@ -64,13 +64,13 @@ def bombs() -> list[bytes]:
     ]
 
 
-def lying_batch(rng: random.Random) -> bytes:
+def malformed_batch(rng: random.Random) -> bytes:
     """Return a batch whose header contradicts its records, with a valid CRC."""
     codec = rng.choice(CODECS)
-    batch = honest_batch(rng, codec)
+    batch = valid_batch(rng, codec)
     count = HEADER.unpack_from(batch)[-1]
     extreme = rng.choice((-1, 0, 1, 2**31 - 1, -(2**31), 100_000, count + 1))
-    lies: tuple[Callable[[], bytes], ...] = (
+    variants: tuple[Callable[[], bytes], ...] = (
         lambda: rewrite(batch, record_count=extreme),
         lambda: rewrite(batch, last_offset_delta=extreme),
         lambda: rewrite(batch, record_count=extreme, last_offset_delta=extreme - 1 if extreme > -(2**31) else 0),
@@ -88,16 +88,16 @@ def lying_batch(rng: random.Random) -> bytes:
         ),
         lambda: rewrite(batch, attributes=0x20 | rng.choice((0, 0x10)), producer_id=3, producer_epoch=0),
         lambda: rewrite(batch, payload=rng.randbytes(rng.randint(0, 300))),
-        lambda: rewrite(batch, payload=compress(codec, lying_records(rng))),
+        lambda: rewrite(batch, payload=compress(codec, malformed_records(rng))),
         lambda: batch[: rng.randint(0, len(batch))],
         lambda: batch + batch,
         lambda: batch + rng.randbytes(rng.randint(1, 80)),
         lambda: batch,
     )
-    return rng.choice(lies)()
+    return rng.choice(variants)()
 
 
-def lying_records(rng: random.Random) -> bytes:
+def malformed_records(rng: random.Random) -> bytes:
     """Return records with wrong lengths, deltas or header counts."""
     record = bytearray(encode_record(0, 0, b"key", b"value", [("h", b"v")]))
     if rng.random() < 0.5:
@@ -122,7 +122,7 @@ def nested(rng: random.Random, depth: int, magic: int) -> bytes:
     return inner
 
 
-def legacy_lie(rng: random.Random) -> bytes:
+def malformed_message_set(rng: random.Random) -> bytes:
     """Return a message set of format v0 or v1, valid or malformed."""
     magic = rng.choice((0, 1))
     plain = b"".join(
@@ -130,7 +130,7 @@ def legacy_lie(rng: random.Random) -> bytes:
         for number in range(rng.randint(1, 4))
     )
     codec = rng.choice((Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD))
-    lies: tuple[Callable[[], bytes], ...] = (
+    variants: tuple[Callable[[], bytes], ...] = (
         lambda: plain,
         lambda: plain[: rng.randint(0, len(plain))],
         lambda: nested(rng, rng.randint(1, 6), magic),
@@ -138,16 +138,16 @@ def legacy_lie(rng: random.Random) -> bytes:
         lambda: legacy_message(rng.randbytes(50), magic=magic, attributes=rng.randint(0, 127), offset=0),
         lambda: legacy_message(None, magic=magic, attributes=codec, offset=0),
         lambda: legacy_message(compress(codec, b""), magic=magic, attributes=codec, offset=0),
-        lambda: legacy_message(compress(codec, lying_batch(rng)), magic=magic, attributes=codec, offset=0),
-        lambda: plain + honest_batch(rng),
+        lambda: legacy_message(compress(codec, malformed_batch(rng)), magic=magic, attributes=codec, offset=0),
+        lambda: plain + valid_batch(rng),
     )
-    return rng.choice(lies)()
+    return rng.choice(variants)()
 
 
 def record_pool(rng: random.Random, size: int) -> list[bytes]:
     """Return records for Produce requests, most of them with one error."""
-    pool = [legacy_lie(rng) if rng.random() < 0.3 else lying_batch(rng) for _ in range(size)]
-    return pool + [honest_batch(rng, codec) for codec in CODECS for _ in range(size // 25)]
+    pool = [malformed_message_set(rng) if rng.random() < 0.3 else malformed_batch(rng) for _ in range(size)]
+    return pool + [valid_batch(rng, codec) for codec in CODECS for _ in range(size // 25)]
 
 
 def blocks_without_output(size: int = 1 << 20) -> dict[str, tuple[int, bytes]]:

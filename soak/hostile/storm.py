@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from soak.hostile.besieged import Besieged, Who
+from soak.hostile.attacked_broker import AttackedBroker, AttackerKind
 from soak.hostile.healthy_client import TOPIC, HealthyClient
 from soak.hostile.in_process import TOPICS
 
 GROWTH_BYTES = 64 << 20
-MOMENT_BYTES = 40 << 20
+REJECTION_BYTES = 40 << 20
 """The additional memory of a broker while it rejects a batch that expands to more than 24 MiB.
 
 A batch took 40.0 MiB with gzip, 38.2 with zstd, 31.8 with LZ4.
@@ -68,7 +68,7 @@ def resident_bytes(pid: int) -> int:
     return _memory(pid, "VmRSS")
 
 
-def most_resident_bytes(pid: int) -> int:
+def peak_resident_bytes(pid: int) -> int:
     """Return the peak of the resident memory of a process.
 
     The kernel records the peak. Samples of the current value would miss the short peak while the broker rejects an
@@ -83,38 +83,44 @@ def _memory(pid: int, name: str) -> int:
 
 
 def storm(
-    folder: Path, *, frames: int, seconds: float, seed: int, attackers: int = 2, who: Who = Who.ANYBODY
+    folder: Path,
+    *,
+    frames: int,
+    seconds: float,
+    seed: int,
+    attackers: int = 2,
+    kind: AttackerKind = AttackerKind.ANONYMOUS,
 ) -> Report:
     """Attack a new broker with `frames` from `attackers` processes, for at most `seconds`; return the report."""
     report = Report(seed)
-    besieged = Besieged(folder, who)
-    broker = besieged.broker
+    attacked = AttackedBroker(folder, kind)
+    broker = attacked.broker
     broker.start()
     processes: list[subprocess.Popen[str]] = []
     try:
-        client = HealthyClient(besieged.healthy, deadline_seconds=HEALTHY_SECONDS)
+        client = HealthyClient(attacked.admin_endpoint, deadline_seconds=HEALTHY_SECONDS)
         client.create_topics([TOPIC, *TOPICS])
-        besieged.prepare(client)
+        attacked.prepare(client)
         for _ in range(20):
             client.round(1)
         client.write_in_every_codec()
-        for door in besieged.attacked:
-            door.enter().close()
+        for endpoint in attacked.attacker_endpoints:
+            endpoint.connect().close()
         client.latencies.clear()
         report.rss_before = resident_bytes(broker.pid)
         began = time.monotonic()
         processes = [
-            _attack(besieged, seed * 1000 + number, frames // attackers, seconds) for number in range(attackers)
+            _attack(attacked, seed * 1000 + number, frames // attackers, seconds) for number in range(attackers)
         ]
-        if _stay_healthy(report, client, processes):
+        if _run_healthy_client(report, client, processes):
             _collect(report, processes)
         report.seconds = time.monotonic() - began
         report.latencies = client.latencies
         client.close()
-        report.rss_after, report.rss_peak = resident_bytes(broker.pid), most_resident_bytes(broker.pid)
+        report.rss_after, report.rss_peak = resident_bytes(broker.pid), peak_resident_bytes(broker.pid)
         if not report.rss_after:
             report.problems.append("the broker process has ended")
-        growth = max(report.rss_after, report.rss_peak - MOMENT_BYTES) - report.rss_before
+        growth = max(report.rss_after, report.rss_peak - REJECTION_BYTES) - report.rss_before
         if growth > GROWTH_BYTES:
             report.problems.append(f"the broker grew by {growth >> 20} MiB")
         if broker.stop() != 0:
@@ -129,17 +135,17 @@ def storm(
     return report
 
 
-def _attack(besieged: Besieged, seed: int, frames: int, seconds: float) -> subprocess.Popen[str]:
+def _attack(attacked: AttackedBroker, seed: int, frames: int, seconds: float) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "soak.hostile.assault", "--seed", str(seed)]
     command += ["--frames", str(frames), "--seconds", str(seconds)]
-    for door in besieged.attacked:
-        command += ["--door", door.told()]
-    if besieged.who is not Who.STRANGER:
-        command += ["--scout", besieged.healthy.told()]
+    for endpoint in attacked.attacker_endpoints:
+        command += ["--endpoint", endpoint.text()]
+    if attacked.kind is not AttackerKind.UNAUTHENTICATED:
+        command += ["--admin", attacked.admin_endpoint.text()]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-def _stay_healthy(report: Report, client: HealthyClient, processes: list[subprocess.Popen[str]]) -> bool:
+def _run_healthy_client(report: Report, client: HealthyClient, processes: list[subprocess.Popen[str]]) -> bool:
     """Write and read records during the attack; return False and report a problem after a failure."""
     number = 0
     while any(process.poll() is None for process in processes):

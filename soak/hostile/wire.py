@@ -17,7 +17,7 @@ from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.sasl import sasl_exchange
 
-ANSWER_SECONDS = 30.0
+RESPONSE_SECONDS = 30.0
 PLAIN = "PLAIN"
 
 
@@ -37,12 +37,12 @@ class Wire:
     """A blocking connection that can misbehave."""
 
     def __init__(self, address: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
-        self.socket = socket.create_connection(address, ANSWER_SECONDS)
+        self.socket = socket.create_connection(address, RESPONSE_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self._data = bytearray()
-        self._proofs = 0
+        self._login_responses = 0
         """The number of outstanding responses of a login."""
 
     def send(self, data: bytes | bytearray) -> None:
@@ -54,28 +54,28 @@ class Wire:
 
     def receive(self) -> bytes:
         """Return the next response without its length. Raises ClosedError, TimeoutError."""
-        while self._proofs:
-            answer = self._receive()
-            assert answer[4:6] == b"\0\0", f"login failed: {answer[:200]!r}"
-            self._proofs -= 1
+        while self._login_responses:
+            response = self._receive()
+            assert response[4:6] == b"\0\0", f"login failed: {response[:200]!r}"
+            self._login_responses -= 1
         return self._receive()
 
-    def prove(self, login: Login) -> None:
+    def log_in_with_plain(self, login: Login) -> None:
         """Log in with PLAIN. Further requests need not wait for the responses of the login."""
         (message,) = sasl_exchange(PLAIN, login.user, login.password, "").messages
-        self.send(sent(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=PLAIN)) + saying(message))
-        self._proofs = 2
+        self.send(request_frame(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=PLAIN)) + sasl_frame(message))
+        self._login_responses = 2
 
-    def prove_by_hash(self, login: Login) -> None:
+    def log_in_with_scram(self, login: Login) -> None:
         """Log in with SCRAM."""
         messages = sasl_exchange(login.mechanism, login.user, login.password, "0123456789abcdef").messages
-        self.send(sent(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=login.mechanism)))
+        self.send(request_frame(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=login.mechanism)))
         assert self.receive()[4:6] == b"\0\0", f"{login.mechanism} is not enabled"
-        self.send(saying(next(messages)))
-        answer = self.receive()
-        response = decode_response(ApiKey.SASL_AUTHENTICATE, 1, answer, 4, len(answer))
-        self.send(saying(messages.send(response.auth_bytes)))
-        self._proofs = 1
+        self.send(sasl_frame(next(messages)))
+        frame = self.receive()
+        response = decode_response(ApiKey.SASL_AUTHENTICATE, 1, frame, 4, len(frame))
+        self.send(sasl_frame(messages.send(response.auth_bytes)))
+        self._login_responses = 1
 
     def reset(self) -> None:
         """Close the connection with RST instead of FIN."""
@@ -96,12 +96,12 @@ class Wire:
                 raise ClosedError
             data += piece
         end = 4 + int(struct.unpack_from(">i", data)[0])
-        answer = bytes(data[4:end])
+        response = bytes(data[4:end])
         del data[:end]
-        return answer
+        return response
 
 
-class Door:
+class Endpoint:
     """A listener and a login; without a login, connections are unauthenticated."""
 
     def __init__(self, address: tuple[str, int], login: Login | None = None, ca: str | None = None) -> None:
@@ -111,25 +111,25 @@ class Door:
         self.ca = ca
         self._tls = ssl.create_default_context(cafile=ca) if ca is not None else None
 
-    def told(self) -> str:
+    def text(self) -> str:
         """Return the listener and login as text, for a command line."""
         return json.dumps([self.address, self.login, self.ca])
 
     @classmethod
-    def of(cls, told: str) -> Door:
-        """Parse the text of `told`."""
-        (host, port), login, ca = json.loads(told)
+    def of(cls, text: str) -> Endpoint:
+        """Parse the result of `text()`."""
+        (host, port), login, ca = json.loads(text)
         return cls((host, port), Login(*login) if login is not None else None, ca)
 
-    def enter(self) -> Wire:
+    def connect(self) -> Wire:
         """Open a connection and log in, if there is a login. Raises ClosedError, TimeoutError."""
         wire = Wire(self.address, self._tls)
         if self.login is None:
             return wire
         if self.login.mechanism == PLAIN:
-            wire.prove(self.login)
+            wire.log_in_with_plain(self.login)
         else:
-            wire.prove_by_hash(self.login)
+            wire.log_in_with_scram(self.login)
         return wire
 
 
@@ -138,11 +138,11 @@ def api_versions(correlation_id: int) -> bytes:
     return framed(encode_request_header(RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, "probe")))
 
 
-def saying(message: bytes) -> bytes:
+def sasl_frame(message: bytes) -> bytes:
     """Return a SASL message as a SaslAuthenticate request."""
-    return sent(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=message))
+    return request_frame(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=message))
 
 
-def sent(key: ApiKey, request: object) -> bytes:
+def request_frame(key: ApiKey, request: object) -> bytes:
     """Return a request of version 1, with its length."""
     return framed(request_body(key, 1, request, correlation_id=0, client_id="known"))

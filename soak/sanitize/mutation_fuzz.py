@@ -115,12 +115,12 @@ def fuzz_records(rng: random.Random) -> None:
     data = bytes(damaged(rng, records(rng, count)))
     base = rng.choice((NOW, 0, -1, HIGHEST, LOWEST))
     rules, most = rng.choice(RULES), rng.choice((0, 1, 1000))
-    told = rng.choice((count, count, count + 1, 0, 2**31 - 1))
-    if told < 1000:
+    declared_count = rng.choice((count, count, count + 1, 0, 2**31 - 1))
+    if declared_count < 1000:
         check(
             "scan_records",
-            outcome(scan_records, data, told, base, rules, most),
-            outcome(walk_records, data, told, base, rules, most),
+            outcome(scan_records, data, declared_count, base, rules, most),
+            outcome(walk_records, data, declared_count, base, rules, most),
         )
     append_time = rng.choice((None, 5))
     base_values = {"base_offset": rng.choice((0, 7, 2**62)), "base_timestamp": base % 2**50, "append_time": append_time}

@@ -63,10 +63,10 @@ class Prometheus:
 def watch(minutes: float) -> int:
     """Run clients for this time; return 1 if a scrape failed or was late or a counter decreased, else 0."""
     with tempfile.TemporaryDirectory() as name:
-        folder, door = Path(name), f"127.0.0.1:{free_port()}"
-        settings = {"metrics.listeners": door, "num.partitions": str(PARTITIONS)}
+        folder, metrics_listener = Path(name), f"127.0.0.1:{free_port()}"
+        settings = {"metrics.listeners": metrics_listener, "num.partitions": str(PARTITIONS)}
         with BarnabasServer(folder / "broker", properties=settings) as server:
-            prometheus = Prometheus(folder, door)
+            prometheus = Prometheus(folder, metrics_listener)
             try:
                 with Load(server.bootstrap, TOPIC, PARTITIONS, per_second=PER_SECOND) as load:
                     load.grows()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from soak.hostile.frame_forge import Outcome
-from soak.hostile.guesses import FOR_STRANGERS, MECHANISMS, Visit, forge_for_strangers
+from soak.hostile.guesses import MECHANISMS, UNAUTHENTICATED_APIS, LoginAttempt, unauthenticated_forge
 from soak.hostile.in_process import HostileConnection, InProcessFuzz
 
 from barnabas.protocol.errors import ProtocolError
@@ -38,7 +38,7 @@ class Stranger:
         self.chance = random.Random(seed)
         self.handled: Counter[int] = Counter()
         self.refused = 0
-        self._forge = forge_for_strangers(seed)
+        self._forge = unauthenticated_forge(seed)
         self._server = broker.server
         self._loop = asyncio.get_running_loop()
         self._filter = SaslRequestFilter(self._handle, self._server.apis.refuse, self._loop)
@@ -54,7 +54,7 @@ class Stranger:
         assert door.sasl is not None
         authentication = SaslServerAuthenticator(door.sasl, self._loop.time)
         connection.session.authentication = authentication
-        visit = Visit(self.chance, self._forge)
+        visit = LoginAttempt(self.chance, self._forge)
         for number in range(most_frames):
             frame = visit.next(connection.answer, is_bare=authentication.is_raw)
             connection.answer, connection.is_skipped = None, False
@@ -85,8 +85,8 @@ async def guess(seed: int, frames: int) -> None:
             connections += 1
         assert not complaints
         assert broker.server.apis.failures == 0
-        assert not stranger.handled.keys() - FOR_STRANGERS
-        assert min(stranger.handled[key] for key in FOR_STRANGERS) > frames / 50
+        assert not stranger.handled.keys() - UNAUTHENTICATED_APIS
+        assert min(stranger.handled[key] for key in UNAUTHENTICATED_APIS) > frames / 50
         assert stranger.refused > connections / 20
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from soak.hostile.healthy_client import TOPIC, HealthyClient
 from soak.hostile.storm import GROWTH_BYTES, resident_bytes
-from soak.hostile.wire import ClosedError, Door, Wire, api_versions
+from soak.hostile.wire import ClosedError, Endpoint, Wire, api_versions
 from tests.barnabas_server import BarnabasServer
 from tests.frames import framed, request_body
 from tests.server_process import wait_until
@@ -96,7 +96,7 @@ def test_idle_connections_are_closed(tmp_path: Path) -> None:
 
 def test_a_thousand_idle_connections_cost_little(tmp_path: Path) -> None:
     with running(tmp_path) as (broker, address), ExitStack() as stack:
-        client = HealthyClient(Door(address), deadline_seconds=HEALTHY_S)
+        client = HealthyClient(Endpoint(address), deadline_seconds=HEALTHY_S)
         client.create_topics([TOPIC])
         client.round(1)
         for _ in range(20):
@@ -118,7 +118,7 @@ def test_a_thousand_announced_giants_cost_what_they_send(tmp_path: Path) -> None
     """
     budget = str(1000 * (100 << 20))
     with running(tmp_path, queued_max_request_bytes=budget) as (broker, address), ExitStack() as stack:
-        client = HealthyClient(Door(address), deadline_seconds=HEALTHY_S)
+        client = HealthyClient(Endpoint(address), deadline_seconds=HEALTHY_S)
         client.create_topics([TOPIC])
         client.round(1)
         before = resident_bytes(broker.pid)
@@ -166,7 +166,7 @@ def slow_reader(address: tuple[str, int]) -> Wire:
 
 def test_readers_that_do_not_read_hold_one_answer_each(tmp_path: Path) -> None:
     with running(tmp_path) as (broker, address), ExitStack() as stack:
-        client = HealthyClient(Door(address), deadline_seconds=HEALTHY_S)
+        client = HealthyClient(Endpoint(address), deadline_seconds=HEALTHY_S)
         client.create_topics([TOPIC])
         client.write_much(900_000)
         before = resident_bytes(broker.pid)
@@ -186,7 +186,7 @@ def test_a_refused_client_that_does_not_read_keeps_nothing(tmp_path: Path) -> No
         running(tmp_path, QuickStallServer, connections_max_idle_ms="2000") as (broker, address),
         ExitStack() as stack,
     ):
-        client = HealthyClient(Door(address), deadline_seconds=HEALTHY_S)
+        client = HealthyClient(Endpoint(address), deadline_seconds=HEALTHY_S)
         client.create_topics([TOPIC])
         client.write_much(100_000)
         handles = open_handles(broker.pid)
@@ -210,7 +210,7 @@ def open_handles(pid: int) -> int:
 
 def test_the_end_of_file_handles_stops_accepting_and_nothing_else(tmp_path: Path) -> None:
     with running(tmp_path) as (broker, address), ExitStack() as stack:
-        client = HealthyClient(Door(address), deadline_seconds=HEALTHY_S)
+        client = HealthyClient(Endpoint(address), deadline_seconds=HEALTHY_S)
         client.create_topics([TOPIC])
         client.round(1)
         _, hard = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)

@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from soak.hostile.besieged import PASSWORD, SUPER, Besieged, Who
+from soak.hostile.attacked_broker import PASSWORD, SUPER, AttackedBroker, AttackerKind
 from soak.hostile.healthy_client import TOPIC, HealthyClient
-from soak.hostile.wire import ClosedError, Door, Login, Wire, api_versions, saying, sent
+from soak.hostile.wire import ClosedError, Endpoint, Login, Wire, api_versions, request_frame, sasl_frame
 from tests.frames import framed
 from tests.server_process import wait_until
 
@@ -28,7 +28,7 @@ MOST = 6.0
 HEALTHY_ROUNDS = 50
 GARBAGE = bytes(range(256)) * 8
 TOKEN_OF_KERBEROS = b"\x60\x82\x02\x00\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" + bytes(500)
-Peer = Callable[[Door], None]
+Peer = Callable[[Endpoint], None]
 
 
 def drain(wire: Wire) -> None:
@@ -41,11 +41,11 @@ def drain(wire: Wire) -> None:
 def says(mechanism: str, *messages: bytes) -> Peer:
     """Names a mechanism, says this, and is shown the door."""
 
-    def peer(door: Door) -> None:
-        wire = door.enter()
-        wire.send(sent(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism)))
+    def peer(endpoint: Endpoint) -> None:
+        wire = endpoint.connect()
+        wire.send(request_frame(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism)))
         for message in messages:
-            wire.send(saying(message))
+            wire.send(sasl_frame(message))
         drain(wire)
         wire.reset()
 
@@ -55,13 +55,13 @@ def says(mechanism: str, *messages: bytes) -> Peer:
 def guesses_by_hash(user: str) -> Peer:
     """All of SCRAM, with a proof that is none: to compute one would cost the client, not the broker."""
 
-    def peer(door: Door) -> None:
-        wire = door.enter()
-        wire.send(sent(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism="SCRAM-SHA-512")))
+    def peer(endpoint: Endpoint) -> None:
+        wire = endpoint.connect()
+        wire.send(request_frame(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism="SCRAM-SHA-512")))
         wire.receive()
-        wire.send(saying(f"n,,n={user},r=mine".encode()))
+        wire.send(sasl_frame(f"n,,n={user},r=mine".encode()))
         nonce = wire.receive().partition(b"r=")[2].partition(b",")[0]
-        wire.send(saying(b"c=biws,r=" + nonce + b",i=1000000000,p=" + b"A" * 86 + b"=="))
+        wire.send(sasl_frame(b"c=biws,r=" + nonce + b",i=1000000000,p=" + b"A" * 86 + b"=="))
         drain(wire)
         wire.reset()
 
@@ -71,8 +71,8 @@ def guesses_by_hash(user: str) -> Peer:
 def throws(data: bytes) -> Peer:
     """Bytes that are no request which is served before a login."""
 
-    def peer(door: Door) -> None:
-        wire = Wire(door.address)
+    def peer(endpoint: Endpoint) -> None:
+        wire = Wire(endpoint.address)
         wire.send(data)
         drain(wire)
         wire.reset()
@@ -83,8 +83,8 @@ def throws(data: bytes) -> Peer:
 def leaves(data: bytes) -> Peer:
     """Does not wait for anything."""
 
-    def peer(door: Door) -> None:
-        wire = Wire(door.address)
+    def peer(endpoint: Endpoint) -> None:
+        wire = Wire(endpoint.address)
         wire.send(data)
         wire.reset()
 
@@ -97,8 +97,8 @@ def breaks_off(version: ssl.TLSVersion) -> Peer:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version = context.maximum_version = version
 
-    def peer(door: Door) -> None:
-        wire = Wire(door.address)
+    def peer(endpoint: Endpoint) -> None:
+        wire = Wire(endpoint.address)
         heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = context.wrap_bio(heard, said)
         with suppress(ssl.SSLWantReadError):
@@ -110,9 +110,9 @@ def breaks_off(version: ssl.TLSVersion) -> Peer:
     return peer
 
 
-def logs_in(door: Door) -> None:
+def logs_in(endpoint: Endpoint) -> None:
     """A good client that asks one thing."""
-    wire = Door(door.address, Login(SUPER, PASSWORD), door.ca).enter()
+    wire = Endpoint(endpoint.address, Login(SUPER, PASSWORD), endpoint.ca).connect()
     wire.send(api_versions(1))
     wire.receive()
     wire.reset()
@@ -132,7 +132,7 @@ BY_PASSWORD: dict[str, Peer] = {
     "a large frame": throws(struct.pack(">i", 100_000_000) + bytes(1000)),
     "a part of a frame": leaves(struct.pack(">i", 500_000) + bytes(10_000)),
     "versions and nothing else": throws(b"".join(map(api_versions, range(10)))),
-    "a request that is for those who are known": throws(sent(ApiKey.METADATA, MetadataRequest(topics=[]))),
+    "a request that is for those who are known": throws(request_frame(ApiKey.METADATA, MetadataRequest(topics=[]))),
 }
 BY_TLS: dict[str, Peer] = {
     "says nothing": leaves(b""),
@@ -146,10 +146,10 @@ BY_TLS: dict[str, Peer] = {
 
 
 @contextmanager
-def besieged(folder: Path) -> Iterator[tuple[Besieged, HealthyClient]]:
-    found = Besieged(folder, Who.STRANGER)
+def besieged(folder: Path) -> Iterator[tuple[AttackedBroker, HealthyClient]]:
+    found = AttackedBroker(folder, AttackerKind.UNAUTHENTICATED)
     with found.broker as broker:
-        client = HealthyClient(found.healthy, deadline_seconds=60)
+        client = HealthyClient(found.admin_endpoint, deadline_seconds=60)
         client.create_topics([TOPIC])
         found.prepare(client)
         client.round(1)
@@ -175,44 +175,44 @@ def settled_ns(pid: int) -> int:
     return times[-1]
 
 
-def cost(besieged: Besieged, door: Door, peer: Peer) -> float:
+def cost(besieged: AttackedBroker, endpoint: Endpoint, peer: Peer) -> float:
     """Of one, in ns."""
     pid = besieged.broker.pid
     began = settled_ns(pid)
     for _ in range(PEERS):
-        peer(door)
+        peer(endpoint)
     return (settled_ns(pid) - began) / PEERS
 
 
 @pytest.mark.parametrize("is_tls", [False, True], ids=["passwords", "tls"])
 def test_none_costs_much_more_than_one_who_is_let_in(tmp_path: Path, *, is_tls: bool) -> None:
     with besieged(tmp_path) as (found, _):
-        door = found.attacked[-1 if is_tls else 0]
+        endpoint = found.attacker_endpoints[-1 if is_tls else 0]
         peers = BY_TLS if is_tls else BY_PASSWORD
         for peer in (logs_in, *peers.values()):
-            peer(door)
-        usual = min(cost(found, door, logs_in) for _ in range(ROUNDS))
-        shares = {name: cost(found, door, peer) / usual for name, peer in peers.items()}
+            peer(endpoint)
+        usual = min(cost(found, endpoint, logs_in) for _ in range(ROUNDS))
+        shares = {name: cost(found, endpoint, peer) / usual for name, peer in peers.items()}
         print(f"one who is let in: {usual / 1000:.0f} us; " + ", ".join(f"{n}: {s:.2f}" for n, s in shares.items()))
         for name in [name for name, share in shares.items() if share > MOST]:
             # Something else may have been done meanwhile.
-            shares[name] = min(cost(found, door, peers[name]) for _ in range(ROUNDS)) / usual
+            shares[name] = min(cost(found, endpoint, peers[name]) for _ in range(ROUNDS)) / usual
         assert max(shares.values()) <= MOST, shares
 
 
 def test_who_is_known_is_served_in_a_flood_of_those_who_are_not(tmp_path: Path) -> None:
     with besieged(tmp_path) as (found, client):
-        sasl, tls = found.attacked[0], found.attacked[-1]
+        sasl, tls = found.attacker_endpoints[0], found.attacker_endpoints[-1]
         kinds = [(sasl, peer) for peer in BY_PASSWORD.values()] + [(tls, peer) for peer in BY_TLS.values()]
         is_over = threading.Event()
         came = count()
 
         def flood(first: int) -> None:
             for number in count(first):
-                door, peer = kinds[number % len(kinds)]
+                endpoint, peer = kinds[number % len(kinds)]
                 # Whoever is one too many is let go at any moment.
                 with suppress(ClosedError, OSError):
-                    peer(door)
+                    peer(endpoint)
                     next(came)
                 if is_over.is_set():
                     return

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 from soak.hostile.frame_forge import Frame, FrameForge, Outcome, expect
-from soak.hostile.in_process import EVE, GUARDED, RULES, SETTINGS, HostileConnection
+from soak.hostile.in_process import ACLS, AUTHORIZER_SETTINGS, EVE, SETTINGS, HostileConnection
 from tests.frames import request_body
 
 from barnabas.protocol import messages
@@ -99,9 +99,9 @@ def requests_of(key: ApiKey, forge: FrameForge) -> list[Frame]:
     """Forge requests of every version of an API, legal ones and spoiled ones."""
     _, lowest, highest, *_ = SERVED[key]
     forged = [
-        forge.of_version(key, version, spoil=spoil)
+        forge.of_version(key, version, damage=is_damaged)
         for version in range(lowest, highest + 1)
-        for spoil in [False] * LEGAL_PER_VERSION + [True] * SPOILED_PER_VERSION
+        for is_damaged in [False] * LEGAL_PER_VERSION + [True] * SPOILED_PER_VERSION
     ]
     return [frame for frame in forged if frame is not None]
 
@@ -139,7 +139,7 @@ async def cycles_by_api(folder: Path, settings: dict[str, str]) -> dict[str, Cou
         for name in TOPICS:
             await server.create_topic(name, 2, {})
         if state.security.acls is not None:
-            await state.security.acls.create(RULES)
+            await state.security.acls.create(ACLS)
         topics = [(topic.name, topic.topic_id) for topic in state.metadata.topics]
         forge = FrameForge(1, topics, variants=0, with_bombs=False)
         counter = CycleCounter(server, apis, EVE if settings else ANONYMOUS)
@@ -158,7 +158,7 @@ async def cycles_by_api(folder: Path, settings: dict[str, str]) -> dict[str, Cou
 @pytest.mark.timeout(600)  # the largest request of each API, which takes a minute and a half on a busy machine
 @pytest.mark.parametrize(
     "settings",
-    [pytest.param({}, id="open"), pytest.param(GUARDED, id="with ACLs", marks=pytest.mark.verify)],
+    [pytest.param({}, id="open"), pytest.param(AUTHORIZER_SETTINGS, id="with ACLs", marks=pytest.mark.verify)],
 )
 def test_no_request_leaves_a_reference_cycle(tmp_path: Path, settings: dict[str, str]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 from soak.hostile.frame_forge import FrameForge, Outcome, expect
 from soak.hostile.in_process import SETTINGS, HostileConnection, InProcessFuzz
-from soak.hostile.record_forge import honest_batch, rewrite
+from soak.hostile.record_forge import rewrite, valid_batch
 from tests.frames import request_body
 
 from barnabas.protocol.apis import ApiKey
@@ -150,7 +150,7 @@ async def test_bytes_that_are_no_records_condemn_only_themselves(tmp_path: Path)
 
     async def talk(call: Call, apis: KafkaApis) -> None:
         late: dict[str, Any] = {"base_timestamp": 2_000_000_000_000, "max_timestamp": 2_000_000_000_000}
-        answer = await call(ApiKey.PRODUCE, 9, produce(rewrite(honest_batch(random.Random(1)), **late)))
+        answer = await call(ApiKey.PRODUCE, 9, produce(rewrite(valid_batch(random.Random(1)), **late)))
         assert answer.responses[0].partition_responses[0].error_code == 0
         (segment,) = tmp_path.glob("t-0/*.log")
         stored = segment.read_bytes()
@@ -169,7 +169,7 @@ async def test_bytes_that_are_no_records_condemn_only_themselves(tmp_path: Path)
 
 async def test_old_versions_of_list_offsets_are_answered_where_there_are_leader_epochs(tmp_path: Path) -> None:
     async def talk(call: Call, apis: KafkaApis) -> None:
-        await call(ApiKey.PRODUCE, 9, produce(honest_batch(random.Random(1))))
+        await call(ApiKey.PRODUCE, 9, produce(valid_batch(random.Random(1))))
         for version in range(1, 11):
             for timestamp in (-1, -2):
                 found = (await call(ApiKey.LIST_OFFSETS, version, offsets(timestamp))).topics[0].partitions[0]
@@ -197,7 +197,7 @@ async def test_a_page_cursor_that_points_nowhere_is_refused_topic_by_topic(tmp_p
 async def test_no_version_of_fetch_may_ask_for_everything_at_once(tmp_path: Path, version: int) -> None:
     async def talk(call: Call, apis: KafkaApis) -> None:
         for number in range(40):
-            await call(ApiKey.PRODUCE, 9, produce(honest_batch(random.Random(number))))
+            await call(ApiKey.PRODUCE, 9, produce(valid_batch(random.Random(number))))
         wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**31 - 1)
         request = FetchRequest(max_bytes=2**31 - 1, topics=[FetchTopic(topic="t", partitions=[wanted])])
         fetched = (await call(ApiKey.FETCH, version, request)).responses[0].partitions[0]

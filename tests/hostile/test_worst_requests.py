@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from soak.hostile.in_process import HostileConnection
-from soak.hostile.record_forge import honest_batch
+from soak.hostile.record_forge import valid_batch
 from tests.foreign_tools import skip_or_fail
 from tests.frames import request_body
 from tests.hostile.worst_about_rules import WORST_ABOUT_RULES
@@ -270,7 +270,7 @@ class Bystander:
         self._stream.close()
 
     def _ask_on(self) -> None:
-        records = honest_batch(random.Random(2))
+        records = valid_batch(random.Random(2))
         data = [TopicProduceData(name=BYSTANDERS, partition_data=[PartitionProduceData(index=0, records=records)])]
         produce = ProduceRequest(acks=1, timeout_ms=1000, topic_data=data)
         asked: list[tuple[ApiKey, int, object]] = [
@@ -451,7 +451,7 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
         await server.create_topic(WIDE, WIDE_PARTITIONS, {})
         await server.create_topic(VAST, VAST_PARTITIONS, {})
         chance = random.Random(1)
-        batches = [honest_batch(chance, producer_id=n, producer_epoch=0, base_sequence=0) for n in range(2000)]
+        batches = [valid_batch(chance, producer_id=n, producer_epoch=0, base_sequence=0) for n in range(2000)]
         for records in [*batches, *[tiny_batch(100_000)] * 10]:
             await here.ask(ApiKey.PRODUCE, 9, produced(TOPIC, 1, records))
         await here.ask(ApiKey.PRODUCE, 9, produced(WIDE, WIDE_PARTITIONS, tiny_batch(10_000)))
@@ -765,7 +765,7 @@ async def test_what_came_first_is_first_in_the_log_whatever_it_takes_to_validate
             body[:] = bytes(len(body))  # as the connection's next request would
             return connection
 
-        small = honest_batch(random.Random(1))
+        small = valid_batch(random.Random(1))
         asked = [ask(records, PACKED) for records in (noise_batch(300_000), small, noise_batch(200_000), small)]
         elsewhere = ask(small, TOPIC)
         assert elsewhere.is_decided and not any(one.is_decided for one in asked)
