@@ -179,6 +179,9 @@ def begin_sending(answers: dict[int, bytes], /) -> None:
 def finish_sending(answers: dict[int, bytes], /) -> list[tuple[int, int]]:
     """Twin of `finish_sending_py` in `server/network/output.py`, for responses whose sending has begun or not."""
 
+def is_sending(answers: dict[int, bytes], /) -> bool:
+    """Twin of `is_sending_py` in `server/network/output.py`."""
+
 def open_syncer(
     wake: int, /
 ) -> tuple[Callable[[list[int]], None], Callable[[], tuple[float, int]], Callable[[], None]]:

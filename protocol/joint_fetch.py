@@ -7,7 +7,7 @@ fetch sessions, and so do the responses. All other bytes are equal, and are read
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 from .codec import encode_request, encode_response
@@ -15,10 +15,15 @@ from .compiled_support import uvarint
 from .messages.fetch import FetchRequest, FetchResponse
 from .schema import Buffer
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FIRST_VERSION, LAST_VERSION = 7, 18
 """The versions with fetch sessions. Older versions have other positions, and some need records in an older format."""
 MAX_REQUEST_BYTES = 512
 """The size of the largest request that is compared with others: a request for one partition is smaller."""
+JOINED_BYTES = 1 << 14
+"""The size of the largest response that is copied for each request. Others are passed on in parts."""
 NO_SESSION = (0, -1)
 """Session id and session epoch of a request without a session."""
 _LEADER_EPOCHS = 9
@@ -186,7 +191,7 @@ class RecordsResponse:
 class SharedFetchResponse:
     """The encoding of a fetch response of one version for several requests. Its session id is not used."""
 
-    __slots__ = ("_front", "_parts", "_size")
+    __slots__ = ("_front", "_pack", "_parts", "_size")
 
     def __init__(self, response: FetchResponse, version: int) -> None:
         """Raises ProtocolError if the version cannot represent the response."""
@@ -196,7 +201,16 @@ class SharedFetchResponse:
         self._front = _FLEXIBLE_RESPONSE_FRONT if version >= _FLEXIBLE else _RESPONSE_FRONT
         self._parts: list[Buffer] = [first[_BODY_FRONT_SIZE:], *others]
         self._size = self._front.size + sum(map(len, self._parts))
+        self._pack: Callable[[int, int, int, bytes], bytes] | None = None
 
     def frame(self, correlation_id: int, session_id: int) -> tuple[list[Any], int]:
         """Return the parts and the size of the response to one request."""
-        return [self._front.pack(self._size - 4, correlation_id, session_id), *self._parts], self._size
+        size = self._size
+        if size > JOINED_BYTES:
+            return [self._front.pack(size - 4, correlation_id, session_id), *self._parts], size
+        if self._pack is None:
+            body = b"".join(self._parts)
+            self._parts = [body]
+            self._pack = Struct(f"{self._front.format}{len(body)}s").pack
+        # One object with all bytes: the connection would join the parts for each consumer.
+        return [self._pack(size - 4, correlation_id, session_id, cast(bytes, self._parts[0]))], size

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["native"]
 
-_REVISION = 14
+_REVISION = 15
 """Version in `speedups/module.c`: increase both when a signature changes.
 
 In an updated checkout without a new installation, the old functions are not used.

@@ -1,7 +1,7 @@
 /* The extension module `_speedups`; `_speedups.pyi` names the Python twin of each function. */
 #include "speedups.h"
 
-enum { REVISION = 14 }; /* as in native.py */
+enum { REVISION = 15 }; /* as in native.py */
 
 static PyMethodDef functions[] = {
     {"scan_batches", scan_batches, METH_VARARGS, NULL},
@@ -24,6 +24,7 @@ static PyMethodDef functions[] = {
     {"locate_batches", locate_batches, METH_VARARGS, NULL},
     {"begin_sending", begin_sending, METH_O, NULL},
     {"finish_sending", finish_sending, METH_O, NULL},
+    {"is_sending", is_sending, METH_O, NULL},
     {"open_syncer", open_syncer, METH_O, NULL},
     {"make_folders", make_folders, METH_O, NULL},
     {"rename_all", rename_all, METH_O, NULL},

@@ -195,3 +195,13 @@ PyObject *finish_sending(PyObject *Py_UNUSED(module), PyObject *dict)
     free_answers(answers, count);
     return unsent;
 }
+
+PyObject *is_sending(PyObject *Py_UNUSED(module), PyObject *dict)
+{
+    if (dict != __atomic_load_n(&batch.owner, __ATOMIC_RELAXED))
+        Py_RETURN_FALSE;
+    pthread_mutex_lock(&batch.lock);
+    int is_unfinished = batch.is_new || batch.sender_works;
+    pthread_mutex_unlock(&batch.lock);
+    return PyBool_FromLong(is_unfinished);
+}

@@ -169,6 +169,7 @@ PyObject *join_accepted_produces(PyObject *module, PyObject *args);
 PyObject *locate_batches(PyObject *module, PyObject *args);
 PyObject *begin_sending(PyObject *module, PyObject *dict);
 PyObject *finish_sending(PyObject *module, PyObject *dict);
+PyObject *is_sending(PyObject *module, PyObject *dict);
 PyObject *open_syncer(PyObject *module, PyObject *wake);
 PyObject *make_folders(PyObject *module, PyObject *list);
 PyObject *rename_all(PyObject *module, PyObject *list);

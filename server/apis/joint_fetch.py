@@ -11,7 +11,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.joint_fetch import NO_SESSION, RepeatedFetch, SharedFetchResponse, read_equal_fetch
 from ...protocol.messages.fetch import FetchResponse
 from ..replication.delayed_fetch import DelayedFetch
-from ..runtime.loop_sharing import Steps, raise_error, run_to_end
+from ..runtime.loop_sharing import Steps, raise_error
 
 if TYPE_CHECKING:
     from ...protocol.joint_fetch import EqualFetch
@@ -233,7 +233,8 @@ class FetchGroup:
                 connection.abort()
             return
         if type(data.records) is bytes:
-            run_to_end(steps)
+            for _ in steps:
+                pass
         else:
             # The range of a file is sent to one connection and read again for the next, which takes longer.
             self._joint_fetch.sliced_work.run(steps, raise_error)

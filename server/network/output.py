@@ -44,8 +44,17 @@ def finish_sending_py(responses: dict[int, bytes]) -> list[tuple[int, int]]:
     return [(descriptor, 0) for descriptor in responses]
 
 
+def is_sending_py(responses: dict[int, bytes]) -> bool:
+    """Return whether a thread still sends responses that were given to `begin_sending`.
+
+    Twin of the compiled `is_sending`.
+    """
+    return False
+
+
 begin_sending = begin_sending_py if native is None else native.begin_sending
 finish_sending = finish_sending_py if native is None else native.finish_sending
+is_sending = is_sending_py if native is None else native.is_sending
 
 
 class ResponseBatcher:
@@ -99,7 +108,9 @@ class ResponseBatcher:
                 return
             self._loop.call_soon(self._end_turn)
         waiting[descriptor] = waiting[descriptor] + response if descriptor in waiting else response
-        if len(waiting) >= RESPONSES_PER_BACKGROUND_SEND:
+        if len(waiting) >= RESPONSES_PER_BACKGROUND_SEND and not (self._sending and is_sending(self._sending)):
+            # While the thread sends, the loop makes further responses: it would otherwise wait longer than it works,
+            # and the clients of the first responses would delay the last ones with their next requests.
             self._begin_sending()
 
     def flush(self, descriptor: int) -> None:
@@ -132,7 +143,10 @@ class ResponseBatcher:
     def send_waiting(self) -> None:
         """Send all responses that wait for the end of the turn."""
         self._finish_sending()
-        self._sending, self._waiting = self._waiting, {}
+        if len(self._waiting) >= RESPONSES_PER_BACKGROUND_SEND:
+            self._begin_sending()  # both threads send
+        else:
+            self._sending, self._waiting = self._waiting, {}
         self._finish_sending()
 
     def _end_turn(self) -> None:

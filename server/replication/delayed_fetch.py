@@ -141,7 +141,10 @@ class DelayedFetch(DelayedOperation):
         return len(self.purgatory.watchers[key]) > 1
 
     def try_complete(self) -> bool:
-        return any(self._is_complete(key, read) for key, read in self._reads.items()) and self.force_complete()
+        for key, read in self._reads.items():  # a generator costs more than the check of the usual single partition
+            if self._is_complete(key, read):
+                return self.force_complete()
+        return False
 
     def try_complete_for(self, key: Hashable) -> bool:
         read = self._reads.get(key)  # type: ignore[call-overload]  # a follower's id is a key without a read

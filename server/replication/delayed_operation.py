@@ -194,7 +194,7 @@ class DelayedOperationPurgatory:
         watching = self.watchers.get(key)
         if watching is None:
             return
-        if len(watching) <= CHECKED_TOGETHER:
+        if len(watching) == 1 or sum([operation.size for operation in watching]) <= CHECKED_TOGETHER:
             self.check_and_complete_immediately(key)
             return
         if key in self._unchecked:
@@ -203,7 +203,11 @@ class DelayedOperationPurgatory:
             return
         self._unchecked[key] = deque(watching)
         if len(self._unchecked) == 1:
-            self._sliced_work.run(self._check_changed(), raise_error)
+            # Not now: the producer's response is sent before those of its consumers, as in Kafka.
+            self._sliced_work.run_later(self._begin_to_check)
+
+    def _begin_to_check(self) -> None:
+        self._sliced_work.run(self._check_changed(), raise_error)
 
     def check_and_complete_immediately(self, key: Hashable) -> None:
         """Check as `check_and_complete`, but all operations before this returns, however many wait."""
