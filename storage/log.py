@@ -48,6 +48,9 @@ from .transaction_index import IndexChecksum
 from .unreplicated_transactions import find_unreplicated
 from .unsynced_files import FlushTask, UnsyncedFiles
 
+KEPT_APPEND_BYTES = 1 << 12
+"""The size of the largest append that is copied for its readers instead of being read from the file."""
+
 _new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
 
 
@@ -82,6 +85,8 @@ class Log:
         self.active_segment: LogSegment = loaded.segments.last
         self.appended_records = self.appended_bytes = 0
         """Totals of `append_as_leader` since this log was opened."""
+        self._appended: tuple[int, int, memoryview | bytes] | None = None
+        """First offset, next offset and bytes of an append whose waiting readers are being woken."""
         self._first_unstable_offset = NEVER
         self._unsynced = UnsyncedFiles(loader.fs, loaded.log_end_offset)
         self._reader = LogReader(self.segments, self._unsynced)
@@ -185,9 +190,11 @@ class Log:
         leader_epoch: int,
         rules: AppendRules = CLIENT_RULES,
         validate: Validate = validate_messages_and_assign_offsets,
+        keeps_appended: bool = False,
     ) -> LogAppendInfo:
         """Validate the records, give them offsets from the log end offset on, and append; the buffer is patched.
 
+        With `keeps_appended`, reads may use the buffer until the caller calls `release_appended`.
         Nothing is durable yet. Raises as `validate` and `ProducerStateManager.check`, RECORD_LIST_TOO_LARGE,
         KAFKA_STORAGE_ERROR and `LogDirFailedError`; the log is unchanged then.
         """
@@ -220,6 +227,8 @@ class Log:
         if segment.records.size == size:
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
+        if keeps_appended and size <= KEPT_APPEND_BYTES:
+            self._appended = first_offset, last_offset + 1, data
         self.appended_records += record_count
         self.appended_bytes += size
         if leader_epoch != self.leader_epochs.latest_epoch and target_magic == 2:
@@ -231,6 +240,10 @@ class Log:
         start = self.log_start_offset
         fields = first_offset, last_offset, max_timestamp, append_time, start, record_count, size, False
         return _new_tuple(LogAppendInfo, fields)
+
+    def release_appended(self) -> None:
+        """Read the last appended records from their file from now on: the memory of the caller may change."""
+        self._appended = None
 
     def append_as_follower(self, records: memoryview, *, leader_epoch: int = -1) -> LogAppendInfo:
         """Append the leader's records, offsets and epochs unchanged; a batch that is cut off at the end is left out.
@@ -389,7 +402,17 @@ class Log:
         bound = end_offset if max_offset is None or max_offset > end_offset else max_offset
         found = None
         try:
-            if offset < bound:
+            appended = self._appended
+            if (
+                appended is not None
+                and appended[:2] == (offset, bound)
+                and bound == end_offset
+                and len(appended[2]) <= max_length
+            ):
+                # The usual read of a consumer that waited for this append: no search, and no system call.
+                segment, data = self.active_segment, bytes(appended[2])
+                found = data, LogOffsetMetadata(offset, segment.base_offset, segment.records.size - len(data))
+            elif offset < bound:
                 found = self._reader.read(
                     offset,
                     max_length,

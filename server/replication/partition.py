@@ -253,8 +253,19 @@ class Partition:
                 f"min.insync.replicas is {self.min_in_sync_replicas}",
             )
         log = self.log
-        info = log.append_as_leader(records, leader_epoch=self.leader_epoch, rules=request.rules, validate=validate)
-        if acks == -1 and self._replica_manager.acks_all_on_disk:
+        info = log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, rules=request.rules, validate=validate, keeps_appended=True
+        )
+        try:
+            self._after_append(info, request)
+        finally:
+            log.release_appended()  # the buffer of `records` is used again
+        return info
+
+    def _after_append(self, info: LogAppendInfo, request: AppendRequest) -> None:
+        """Raise the high watermark and complete waiting operations, or request the flush that this requires."""
+        log = self.log
+        if request.acks == -1 and self._replica_manager.acks_all_on_disk:
             self._add_barrier(info)
             if self._barriers:
                 self._replica_manager.group_commit.request(self, may_linger=request.may_linger)
@@ -263,7 +274,7 @@ class Partition:
                         self._replica_manager.complete_fetches_later(self)
                     # A new append: its own barrier keeps the high watermark where it is. An empty or repeated append
                     # has none, and continues below.
-                    return info
+                    return
         elif log.needs_flush():
             begun = max(log.recovery_point, self._barriers[-1][1]) if self._barriers else log.recovery_point
             if log.log_end_offset - begun >= log.config.flush_messages:
@@ -271,7 +282,6 @@ class Partition:
             self._replica_manager.group_commit.request(self)
         if not self._maybe_increment_leader_hw() and self.followers is not None:
             self._replica_manager.complete_fetches_later(self)
-        return info
 
     def joint_append(self, buffer: memoryview, parts: list[tuple[int, int]], key: bytes, most: int) -> JointAppend:
         """Return the `validate` function of an append of the batches of several requests."""
