@@ -36,6 +36,9 @@ GroupKey: TypeAlias = tuple[str, bool, bytes]
 `EqualFetch.key`."""
 
 
+_new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
+
+
 class Member(NamedTuple):
     """One request of a group."""
 
@@ -128,23 +131,26 @@ class JointFetch:
             return False
         group = self.groups.get(_key(connection, request))
         # The condition of the group is checked, as it is when a request begins to wait alone.
-        if group is None or not group.is_joinable(self._replica_manager.loop_time()) or group.waiting.try_complete():
+        if group is None:
+            return False
+        now = self._replica_manager.loop_time()
+        if not group.is_joinable(now) or group.waiting.try_complete():
             return False
         session = None
         if request.session_id:
-            session = self._continue_session(group.fetch, request)
+            session = self._continue_session(group, request, now)
             if session is None:
                 return False
-        group.add(connection, Member(request.correlation_id, session))
+        group.add(connection, _new_tuple(Member, (request.correlation_id, session)))
         return True
 
-    def _continue_session(self, fetch: PendingFetch, request: EqualFetch) -> FetchSession | None:
+    def _continue_session(self, group: FetchGroup, request: EqualFetch, now: float) -> FetchSession | None:
         """Return the updated session of a request. Return None, with an unchanged session, if it is handled alone."""
         sessions = self._sessions
         if self._fault("fetch-session-lost"):
             sessions.close(request.session_id)
-        session = sessions.get(request.session_id)
-        if session is None or len(session.items) != 1 or fetch.partition_key not in session.items:
+        session, fetch = sessions.get(request.session_id), group.fetch
+        if session is None or len(session.items) != 1 or group.partition_key not in session.items:
             return None
         try:
             return sessions.resume(
@@ -152,7 +158,7 @@ class JointFetch:
                 request.session_epoch,
                 fetch.request,
                 uses_topic_ids=fetch.uses_topic_ids,
-                now=self._replica_manager.loop_time(),
+                now=now,
             )
         except KafkaError:
             return None
@@ -188,7 +194,7 @@ def _key(connection: Connection, request: EqualFetch) -> GroupKey:
 class FetchGroup:
     """A fetch that waits, and the connections whose requests get its results."""
 
-    __slots__ = ("_join_until", "_joint_fetch", "_key", "_members", "fetch", "waiting")
+    __slots__ = ("_join_until", "_joint_fetch", "_key", "_members", "fetch", "partition_key", "waiting")
 
     def __init__(
         self, joint_fetch: JointFetch, key: GroupKey, fetch: PendingFetch, waiting: DelayedFetch, join_until: float
@@ -201,6 +207,7 @@ class FetchGroup:
         """The requests, in the order of their responses. A connection handles one request at a time."""
         self.fetch = fetch
         """The fetch of the first request."""
+        self.partition_key = fetch.partition_key
         self.waiting = waiting
 
     def is_joinable(self, now: float) -> bool:
@@ -240,17 +247,17 @@ class FetchGroup:
             self._joint_fetch.sliced_work.run(steps, raise_error)
 
     def _responding(self, data: PartitionData, response: FetchResponse) -> Steps[None]:
-        fetch, members = self.fetch, self._members
+        fetch, members, key = self.fetch, self._members, self.partition_key
         shared = unchanged = None
         is_read = True
-        while members:
-            connection = next(iter(members))
-            correlation_id, session = members.pop(connection)
+        for connection, (correlation_id, session) in list(members.items()):
+            if members.pop(connection, None) is None:
+                continue  # it was closed during an earlier step
             try:
                 if not is_read:
                     data, response = fetch.joint_answer(fetch.read_again())
                     shared = None
-                if session is None or session.keep_changed(fetch.partition_key, data):
+                if session is None or session.keep_changed(key, data):
                     chosen = shared = shared or SharedFetchResponse(response, fetch.version)
                     is_read = type(data.records) is bytes
                 else:
