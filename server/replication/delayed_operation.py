@@ -20,7 +20,7 @@ from ..runtime.scheduler import IsolatedWork
 SOON_S = 0.1
 """Most operations complete sooner. Only the others get a timer, which costs more than the rest of an operation."""
 CHECKED_TOGETHER = 16
-"""Operations of one key that are checked in the turn in which the key changed: some tenths of a millisecond each where
+"""Operations of one key, or a single operation of many requests, that are checked in the turn in which the key changed: some tenths of a millisecond each where
 records have to be read, so that 500 of them would hold the loop for a long time. More are checked in rounds, this many
 of each key."""
 
@@ -98,6 +98,7 @@ class DelayedOperationPurgatory:
 
     __slots__ = (
         "_changed_again",
+        "_checks_later",
         "_giving_timers",
         "_isolated",
         "_loop",
@@ -109,9 +110,13 @@ class DelayedOperationPurgatory:
         "watchers",
     )
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, sliced_work: SlicedWork) -> None:
+    def __init__(
+        self, name: str, loop: asyncio.AbstractEventLoop, sliced_work: SlicedWork, *, checks_later: bool = False
+    ) -> None:
+        """With `checks_later`, the check of many operations begins after the event that changed their key."""
         self.name = name
         self._loop = loop
+        self._checks_later = checks_later
         self._sliced_work = sliced_work
         self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         """The operations that wait for each key; keys that none waits for are left out."""
@@ -188,8 +193,8 @@ class DelayedOperationPurgatory:
     def check_and_complete(self, key: Hashable) -> None:
         """Complete the operations that the change of `key` allows to complete.
 
-        Up to `CHECKED_TOGETHER` operations are checked before this returns, more in the loop's next turns and in the
-        order in which they were parked.
+        A single operation, or operations of up to `CHECKED_TOGETHER` requests, are checked before this returns, more in
+        the loop's next turns and in the order in which they were parked.
         """
         watching = self.watchers.get(key)
         if watching is None:
@@ -203,8 +208,10 @@ class DelayedOperationPurgatory:
             return
         self._unchecked[key] = deque(watching)
         if len(self._unchecked) == 1:
-            # Not now: the producer's response is sent before those of its consumers, as in Kafka.
-            self._sliced_work.run_later(self._begin_to_check)
+            if self._checks_later:
+                self._sliced_work.run_later(self._begin_to_check)
+            else:
+                self._begin_to_check()
 
     def _begin_to_check(self) -> None:
         self._sliced_work.run(self._check_changed(), raise_error)

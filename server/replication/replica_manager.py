@@ -155,7 +155,8 @@ class ReplicaManager:
         self._failure_log = LimitedLog(logger, loop.time)
         """Limited, because one request may fail in the same way in thousands of partitions."""
         self._produce_purgatory = DelayedOperationPurgatory("Produce", loop, sliced_work)
-        self._fetch_purgatory = DelayedOperationPurgatory("Fetch", loop, sliced_work)
+        self._fetch_purgatory = DelayedOperationPurgatory("Fetch", loop, sliced_work, checks_later=True)
+        """Where many consumers wait, the producer's response is sent before theirs, as in Kafka."""
         self._delete_records_purgatory = DelayedOperationPurgatory("DeleteRecords", loop, sliced_work)
         self.share_fetch_purgatory = DelayedOperationPurgatory("ShareFetch", loop, sliced_work)
         """Share fetches, by partition and by group and partition."""

@@ -17,6 +17,7 @@ from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import decode_request_header, decode_response_header, encode_response_header
 from barnabas.protocol.joint_fetch import (
     FIRST_VERSION,
+    JOINED_BYTES,
     LAST_VERSION,
     MAX_REQUEST_BYTES,
     EqualFetch,
@@ -143,6 +144,10 @@ def responses(version: int) -> list[FetchResponse]:
         data.aborted_transactions = [AbortedTransaction(producer_id=4, first_offset=2)]
         if version >= 12:
             data.current_leader.leader_id = 3
+        topic = FetchableTopicResponse(topic="t" if version < 13 else "", topic_id=TOPIC_ID, partitions=[data])
+        made.append(FetchResponse(responses=[topic]))
+    for size in (JOINED_BYTES // 2, JOINED_BYTES):
+        data = PartitionData(partition_index=1, high_watermark=9, records=b"r" * size)
         topic = FetchableTopicResponse(topic="t" if version < 13 else "", topic_id=TOPIC_ID, partitions=[data])
         made.append(FetchResponse(responses=[topic]))
     if version >= 16:

@@ -28,8 +28,9 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.errors import LogDirFailedError
-from barnabas.storage.log import Log
+from barnabas.storage.log import KEPT_APPEND_BYTES, Log
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_reader import LogReader
 from barnabas.storage.log_validator import COORDINATOR_RULES
 
 PATH = "/logs/topic-0"
@@ -174,6 +175,41 @@ def test_one_whole_batch_comes_however_small_the_limit(disk: SimDisk) -> None:
     assert len(log.read(0, 10, min_one_message=True).records) == len(batch(size=5000))
     assert len(log.read(0, 10, hard_limit=True).records) == 10
     assert len(log.read(0, 10).records) == 0
+
+
+def test_reads_of_a_kept_append_are_those_of_the_file(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(disk)
+    append(log, 2)
+    records = batch(3)
+    log.append_as_leader(records, leader_epoch=0, keeps_appended=True)
+    reads = [
+        (2, len(records), {}),
+        (2, len(records), {"read_committed": True, "as_file_slice": True}),
+        (2, len(records), {"max_offset": 5}),
+        (2, len(records) - 1, {"hard_limit": True}),
+        (2, len(records) - 1, {"min_one_message": True}),
+        (2, len(records), {"max_offset": 2}),
+        (3, 1000, {}),
+        (0, 1000, {}),
+        (5, 1000, {}),
+    ]
+    kept = [log.read(offset, size, **options) for offset, size, options in reads]
+    with monkeypatch.context() as patch:
+        patch.setattr(LogReader, "read", None)
+        log.read(2, 1000)
+    log.release_appended()
+    records[:] = bytes(len(records))  # as when a connection reads its next request
+    assert kept == [log.read(offset, size, **options) for offset, size, options in reads]
+    assert offsets_in(log) == list(range(5))
+
+
+def test_large_appends_are_read_from_the_file(disk: SimDisk) -> None:
+    log = opened(disk)
+    records = batch(size=KEPT_APPEND_BYTES)
+    log.append_as_leader(records, leader_epoch=0, keeps_appended=True)
+    expected = bytes(records)
+    records[:] = bytes(len(records))
+    assert log.read(0, 10_000).records == expected
 
 
 def test_old_segments_do_not_keep_their_files_open(disk: SimDisk) -> None:

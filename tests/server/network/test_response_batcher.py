@@ -31,6 +31,7 @@ from barnabas.server.network.output import (
     ResponseBatcher,
     begin_sending_py,
     finish_sending_py,
+    is_sending_py,
 )
 from barnabas.server.network.socket_server import SocketServer
 from barnabas.testing import embedded
@@ -38,17 +39,17 @@ from barnabas.testing.broker import Broker
 
 NOBODYS = 2**31 - 1
 """The correlation id of requests whose answers nobody waits for."""
-TWINS: list[tuple[Any, Any]] = [(begin_sending_py, finish_sending_py)]
+TWINS: list[tuple[Any, Any, Any]] = [(begin_sending_py, finish_sending_py, is_sending_py)]
 if native is not None:
-    TWINS.append((native.begin_sending, native.finish_sending))
+    TWINS.append((native.begin_sending, native.finish_sending, native.is_sending))
 
 
 @pytest.fixture(params=TWINS, ids=["python", "compiled"][: len(TWINS)])
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
-    begin, finish = request.param
+def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, finish, is_sending = request.param
+    monkeypatch.setattr(output, "is_sending", is_sending)
     monkeypatch.setattr(output, "begin_sending", begin)
     monkeypatch.setattr(output, "finish_sending", finish)
-    return begin, finish
 
 
 class Line:
@@ -120,6 +121,36 @@ async def test_each_gets_its_answers_in_order(lines: Callable[[int], list[Line]]
     for line in crowd:
         expected = b"".join(b"%d of %d;" % (number, line.number) for number in range(4))
         assert line.sent() == expected
+
+
+@pytest.mark.usefixtures("twin")
+async def test_responses_are_collected_while_the_thread_sends(
+    lines: Callable[[int], list[Line]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop does not wait for the thread before the end of the turn, which then sends the rest together."""
+    crowd = lines(RESPONSES_PER_BACKGROUND_SEND * 3)
+    batcher = opened(crowd)
+    begun: list[int] = []
+    finished: list[int] = []
+    begin, finish = output.begin_sending, output.finish_sending
+
+    def begin_counted(responses: dict[int, bytes]) -> None:
+        begun.append(len(responses))
+        begin(responses)
+
+    def finish_counted(responses: dict[int, bytes]) -> list[tuple[int, int]]:
+        finished.append(len(responses))
+        return finish(responses)
+
+    monkeypatch.setattr(output, "begin_sending", begin_counted)
+    monkeypatch.setattr(output, "finish_sending", finish_counted)
+    monkeypatch.setattr(output, "is_sending", lambda _: True)
+    for number, line in enumerate(crowd):
+        batcher.add(line.number, b"%d" % number, more_responses_follow=True)
+    assert (begun, finished) == ([RESPONSES_PER_BACKGROUND_SEND], [])
+    await end_of_turn()
+    assert begun == finished == [RESPONSES_PER_BACKGROUND_SEND, 2 * RESPONSES_PER_BACKGROUND_SEND]
+    assert [line.sent() for line in crowd] == [b"%d" % number for number in range(len(crowd))]
 
 
 @pytest.mark.usefixtures("twin")
@@ -221,13 +252,16 @@ def test_two_loops_in_one_process(lines: Callable[[int], list[Line]]) -> None:
 
 
 @pytest.mark.skipif(native is None, reason="there is no compiled code")
-def test_the_sender_needs_nobody_to_help_it(lines: Callable[[int], list[Line]]) -> None:
+async def test_the_sender_needs_nobody_to_help_it(lines: Callable[[int], list[Line]]) -> None:
     assert native is not None
+    is_sending = native.is_sending
     crowd = lines(RESPONSES_PER_BACKGROUND_SEND)
     answers = {line.number: b"%d" % line.number for line in crowd}
     native.begin_sending(answers)
     for line in crowd:
         assert line.client.recv(100) == b"%d" % line.number
+    await until(lambda: not is_sending(answers))
+    assert not is_sending({}), "of another loop, or not begun"
     assert native.finish_sending(answers) == []
 
 

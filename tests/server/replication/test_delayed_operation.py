@@ -20,15 +20,17 @@ PER_TURN = 10
 MANY = 500
 
 
-def new_purgatory() -> DelayedOperationPurgatory:
+def new_purgatory(*, checks_later: bool = False) -> DelayedOperationPurgatory:
     """A purgatory whose stopwatch moves by a tenth of a turn's budget with each operation."""
     loop, clock = asyncio.get_running_loop(), count()
-    return DelayedOperationPurgatory("test", loop, SlicedWork(loop, lambda: next(clock) * SLICE_SECONDS / PER_TURN))
+    sliced_work = SlicedWork(loop, lambda: next(clock) * SLICE_SECONDS / PER_TURN)
+    return DelayedOperationPurgatory("test", loop, sliced_work, checks_later=checks_later)
 
 
 class Waiting(DelayedOperation):
     def __init__(self, diary: list[Waiting] | None = None) -> None:
         super().__init__()
+        self.size = 1
         self.diary = [] if diary is None else diary
         self.checks = 0
         self.ready = False
@@ -116,6 +118,20 @@ async def test_few_operations_complete_before_the_check_returns() -> None:
     waiting = park(purgatory, CHECKED_TOGETHER, "a", diary)
     purgatory.check_and_complete("a")
     assert diary == waiting
+
+
+async def test_the_check_of_many_requests_begins_after_the_change() -> None:
+    """The response to a producer, which is sent after the change, does not wait for those to its consumers."""
+    purgatory, diary = new_purgatory(checks_later=True), list[Waiting]()
+    few, group = park(purgatory, 2, "few", diary), park(purgatory, 1, "group", diary)
+    many = park(purgatory, 2, "many", diary)
+    group[0].size = many[0].size = CHECKED_TOGETHER
+    for key in ("many", "few", "group"):
+        purgatory.check_and_complete(key)
+    assert diary == [*few, *group], "few requests, and a single operation, are not delayed"
+    await completions_per_turn(diary, 5)
+    assert diary == [*few, *group, *many]
+    assert len(purgatory) == 0
 
 
 async def test_many_operations_of_one_key_complete_in_order_and_in_several_turns() -> None:
