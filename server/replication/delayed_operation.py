@@ -20,9 +20,9 @@ from ..runtime.scheduler import IsolatedWork
 SOON_S = 0.1
 """Most operations complete sooner. Only the others get a timer, which costs more than the rest of an operation."""
 CHECKED_TOGETHER = 16
-"""Operations of one key, or a single operation of many requests, that are checked in the turn in which the key changed: some tenths of a millisecond each where
-records have to be read, so that 500 of them would hold the loop for a long time. More are checked in rounds, this many
-of each key."""
+"""Operations of one key, or requests in several operations, that are checked in the turn in which the key changed: some
+tenths of a millisecond each where records have to be read, so that 500 of them would hold the loop for a long time.
+More are checked in rounds, this many operations of each key."""
 
 KEYS_PER_STEP = 100
 """Keys of an operation that are watched, or removed, before a pause: 0.1 ms. A fetch may have 100 000 partitions."""
