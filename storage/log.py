@@ -18,7 +18,7 @@ from .errors import (
     read_failure,
     write_failure,
 )
-from .filesystem import FileSystem, parent_of
+from .filesystem import FileSystem, Sendable, parent_of
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
 from .log_config import NEVER, LogConfig
@@ -85,7 +85,7 @@ class Log:
         self.active_segment: LogSegment = loaded.segments.last
         self.appended_records = self.appended_bytes = 0
         """Totals of `append_as_leader` since this log was opened."""
-        self._appended: tuple[int, int, memoryview | bytes] | None = None
+        self._appended: tuple[int, int, bytes | bytearray | memoryview] | None = None
         """First offset, next offset and bytes of an append whose waiting readers are being woken."""
         self._first_unstable_offset = NEVER
         self._unsynced = UnsyncedFiles(loader.fs, loaded.log_end_offset)
@@ -400,7 +400,7 @@ class Log:
             end = LogOffsetMetadata(end_offset, self.active_segment.base_offset, self.active_segment.size)
             return FetchData(b"", end, [] if read_committed else None)
         bound = end_offset if max_offset is None or max_offset > end_offset else max_offset
-        found = None
+        found: tuple[Sendable, LogOffsetMetadata] | None = None
         try:
             appended = self._appended
             if (

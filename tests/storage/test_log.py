@@ -182,7 +182,7 @@ def test_reads_of_a_kept_append_are_those_of_the_file(disk: SimDisk, monkeypatch
     append(log, 2)
     records = batch(3)
     log.append_as_leader(records, leader_epoch=0, keeps_appended=True)
-    reads = [
+    reads: list[tuple[int, int, dict[str, Any]]] = [
         (2, len(records), {}),
         (2, len(records), {"read_committed": True, "as_file_slice": True}),
         (2, len(records), {"max_offset": 5}),
