@@ -410,8 +410,8 @@ class Log:
                 and len(appended[2]) <= max_length
             ):
                 # The usual read of a consumer that waited for this append: no search, and no system call.
-                segment, data = self.active_segment, bytes(appended[2])
-                found = data, LogOffsetMetadata(offset, segment.base_offset, segment.records.size - len(data))
+                segment, kept = self.active_segment, bytes(appended[2])
+                found = kept, LogOffsetMetadata(offset, segment.base_offset, segment.records.size - len(kept))
             elif offset < bound:
                 found = self._reader.read(
                     offset,

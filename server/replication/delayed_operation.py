@@ -113,7 +113,7 @@ class DelayedOperationPurgatory:
     def __init__(
         self, name: str, loop: asyncio.AbstractEventLoop, sliced_work: SlicedWork, *, checks_later: bool = False
     ) -> None:
-        """With `checks_later`, the check of many operations begins after the event that changed their key."""
+        """The check of many operations begins after the event that changed their key if `checks_later` is set."""
         self.name = name
         self._loop = loop
         self._checks_later = checks_later
