@@ -50,6 +50,9 @@ class Channel(Protocol):
     def mute(self, seconds: float) -> None:
         """Handle no further request for this time after the response to the current request."""
 
+    def keep_memory(self) -> Callable[[], None]:
+        """Count the memory of the current request until the returned function is called, even after the response."""
+
     def enlarge_send_buffer(self, size: int) -> None:
         """Use a send buffer of this size, unless the system determines the size."""
 

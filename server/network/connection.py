@@ -507,6 +507,10 @@ class Connection(asyncio.BufferedProtocol):
         """Count the bytes of the current request until its response: the handler keeps them."""
         self._is_request_kept = True
 
+    def keep_memory(self) -> Callable[[], None]:
+        """Count the memory of the current request until the returned function is called, as `MemoryPool.keep`."""
+        return self._server.memory_pool.keep(self)
+
     def out_of_memory(self, what: str) -> None:
         """Close without sending, and log the reason; other connections are served."""
         self._server.log_out_of_memory(self, what)

@@ -24,7 +24,8 @@ class MemoryPool:
         """`on_shortage` is called with whether connections wait for memory, after each change."""
         self.size = size
         self._on_shortage = on_shortage
-        self._allocated: dict[Connection, int] = {}
+        self._allocated: dict[object, int] = {}
+        """Bytes by connection, or by an object of `keep`."""
         self._allocated_bytes = 0
         self._allocated_to: Counter[str] = Counter()
         """Bytes by address."""
@@ -45,23 +46,43 @@ class MemoryPool:
     def release(self, connection: Connection) -> None:
         """Return the memory of a connection: the bytes of its frame are freed, or it is closed."""
         address = connection.session.client_host
-        size = self._allocated.pop(connection, 0)
         waiting = self._waiting.get(address)
         is_waiting = waiting is not None and waiting.pop(connection, None) is not None
-        if not size and not is_waiting:
-            return
         if is_waiting and not waiting:
             del self._waiting[address]
+        if not self._free(connection, address) and is_waiting:
+            self._allocate_waiting()
+
+    def keep(self, connection: Connection) -> Callable[[], None]:
+        """Count the memory of a connection until the returned function is called.
+
+        The bytes of its request have been copied, and remain in use even if the connection receives further requests
+        or is closed.
+        """
+        kept, address = object(), connection.session.client_host
+        size = self._allocated.pop(connection, 0)
+        if size:
+            self._allocated[kept] = size
+
+        def release() -> None:
+            self._free(kept, address)
+
+        return release
+
+    def is_blocked_by(self, connection: Connection) -> bool:
+        """Return whether others wait for memory, and this connection has some."""
+        return bool(self._waiting) and connection in self._allocated
+
+    def _free(self, owner: object, address: str) -> bool:
+        """Return the memory of an owner, and give it to connections that wait. Return whether it had any."""
+        size = self._allocated.pop(owner, 0)
         if size:
             self._allocated_bytes -= size
             self._allocated_to[address] -= size
             if not self._allocated_to[address]:
                 del self._allocated_to[address]
-        self._allocate_waiting()
-
-    def is_blocked_by(self, connection: Connection) -> bool:
-        """Return whether others wait for memory, and this connection has some."""
-        return bool(self._waiting) and connection in self._allocated
+            self._allocate_waiting()
+        return bool(size)
 
     def _allocate_waiting(self) -> None:
         while (address := self._next_address()) is not None:

@@ -61,7 +61,7 @@ class AppendRequest:
 class SuspendedAppend:
     """The entries of an append that are not appended yet, and the results of the others, which may wait for a disk."""
 
-    __slots__ = ("_left", "_missing", "_parts", "validation")
+    __slots__ = ("_left", "_missing", "_parts", "release_memory", "validation")
 
     def __init__(self) -> None:
         self._left: list[AppendEntry] = []
@@ -70,6 +70,8 @@ class SuspendedAppend:
         self._missing = 0
         self.validation: LaneValidation | None = None
         """The validation of the next entry on a lane, if it takes long."""
+        self.release_memory: Callable[[], None] = _release_nothing
+        """Called when all entries are appended: their copies do not count any more."""
 
     def keep(self, entry: AppendEntry, entries: Iterator[AppendEntry]) -> None:
         """Continue with `entry`, and then with `entries`."""
@@ -107,6 +109,10 @@ class SuspendedAppend:
         self._missing -= 1
         if not self._missing and not self._left:
             callback([result for part in self._parts for result in part])
+
+
+def _release_nothing() -> None:
+    """Do nothing: the copies are not counted."""
 
 
 def copied(entry: AppendEntry) -> AppendEntry:

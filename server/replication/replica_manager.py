@@ -460,8 +460,10 @@ class ReplicaManager:
 
     def append_records(
         self, entries: Iterable[AppendEntry], request: AppendRequest, *, suspended: SuspendedAppend | None = None
-    ) -> None:
+    ) -> SuspendedAppend | None:
         """Append to partitions that this broker leads, each succeeding or failing on its own.
+
+        Return the append of the remaining entries, which have been copied; None if there are none.
 
         Kafka's ReplicaManager.appendRecords. The request's callback gets a result for each entry, in their order. It is
         called before this returns, unless acks are -1 and the disk or other replicas are waited for, or acks are 1 and
@@ -516,12 +518,14 @@ class ReplicaManager:
         if suspended is not None:
             callback = suspended.add_part(callback)
             if suspended.has_entries:
-                resume = partial(self.append_records, (), request, suspended=suspended)
-                self._suspended.resume_later(suspended, resume)
+                self._suspended.resume_later(suspended, partial(self._resume_append, suspended, request))
+            else:
+                suspended.release_memory()
         if not awaited:
             callback(results)
         else:
             self._await_appends(results, awaited, callback, request)
+        return suspended
 
     def append_jointly(self, topic: str, index: int, request: AppendRequest) -> None:
         """Append the batches of several produce requests, which the request's `JointAppend` finds, with one write.
@@ -564,6 +568,9 @@ class ReplicaManager:
         waiting = DelayedProduce(appends, request.acks, results, callback)
         if len(results) == 1 or not waiting.try_complete():
             self._produce_purgatory.watch(waiting, appends, request.timeout_ms)
+
+    def _resume_append(self, suspended: SuspendedAppend, request: AppendRequest) -> None:
+        self.append_records((), request, suspended=suspended)
 
     def _suspend(
         self, suspended: SuspendedAppend | None, entry: AppendEntry, entries: Iterator[AppendEntry]

@@ -87,6 +87,10 @@ class HostileConnection:
     def enlarge_send_buffer(self, size: int) -> None:
         """Do nothing: there is no socket."""
 
+    def keep_memory(self) -> Callable[[], None]:
+        """Count nothing: the frames are not received in a pool's memory."""
+        return lambda: None
+
     def keep_request(self) -> None:
         """Do nothing: the bytes of a frame are not in a shared receive buffer."""
 

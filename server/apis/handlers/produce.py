@@ -71,7 +71,9 @@ def handle(
         RULES_BY_VERSION[ctx.api_version],
         ctx.client_id == ADMIN_CLIENT_ID,
     )
-    replica_manager.append_records(produce.entries(request, replica_manager), append)
+    suspended = replica_manager.append_records(produce.entries(request, replica_manager), append)
+    if suspended is not None:
+        suspended.release_memory = ctx.channel.keep_memory()
 
 
 def _in_transaction(
@@ -92,7 +94,9 @@ def _in_transaction(
             ctx.client_id == ADMIN_CLIENT_ID,
         )
         append_request.has_transactional_id = True
-        replica_manager.append_records(entries, append_request)
+        suspended = replica_manager.append_records(entries, append_request)
+        if suspended is not None:
+            suspended.release_memory = ctx.channel.keep_memory()
 
     supported_operation = TransactionSupportedOperation.for_version(ctx.api_version, FIRST_ABORTABLE_VERSION)
     entries = produce.entries(request, replica_manager)

@@ -19,9 +19,11 @@ from bench.wire import connect, metadata_request, one_record_batch, produce_requ
 from tests.server.apis.test_joint_produce import one_turn
 from tests.server.network.test_response_batcher import exactly
 from tests.server.security.test_tls_listener import Files
+from tests.server_process import wait_until
 
 from barnabas.protocol.batch_header import stamp_producer
 from barnabas.server.network.connection import Connection
+from barnabas.server.network.memory_pool import MemoryPool
 from barnabas.server.replication import replica_manager
 from barnabas.server.replication.partition import Partition
 from barnabas.server.runtime import write_queue
@@ -343,3 +345,33 @@ def test_idempotent_requests_that_wait_are_appended_once_and_in_order(disk: Slow
             for place in range(index, CLIENTS, 2):
                 own = [value for value in values if value.startswith(b"%d/" % place)]
                 assert own == [b"%d/%d" % (place, number) for number in range(20)]
+
+
+def test_the_rest_of_a_request_counts_as_memory_until_it_is_appended(
+    disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise clients that close their connections could have any number of copies made."""
+    pools: list[MemoryPool] = []
+    allocate = MemoryPool.try_allocate
+
+    def remember(self: MemoryPool, connection: Connection) -> bool:
+        pools[:] = [self]
+        return allocate(self, connection)
+
+    monkeypatch.setattr(MemoryPool, "try_allocate", remember)
+    frame = produce_request("t", [(index, batch(b"x", 200_000)) for index in range(3)])
+    with Broker({"t": 3}) as broker, connect(broker.bootstrap) as client:
+        allocated: list[int] = []
+
+        def note() -> None:
+            if not allocated:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+            allocated.append(sum(pools[0]._allocated.values()))
+
+        disk.on_write = note
+        client.sendall(frame)
+        wait_until(lambda: len(disk.writes) == 3, timeout_s=60, what="all appends")
+        wait_until(lambda: not pools[0]._allocated, timeout_s=60, what="the memory to be released")
+        assert allocated == [len(frame)] * 3
+        assert [len(broker.records("t", index)) for index in range(3)] == [1, 1, 1]
