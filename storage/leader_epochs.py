@@ -36,7 +36,8 @@ class LeaderEpochCache:
     Layout of `leader-epoch-checkpoint`: text, `0`, number of entries, then `epoch startOffset` a line. Written by: the
     log, not when an epoch is assigned but with the next flush, which covers an entry before any record of its epoch
     counts as flushed. A crash can leave an older version: everything missing is in the headers of unflushed batches,
-    which recovery reads, and entries beyond the log's end are cut when it is opened.
+    which recovery reads, and entries beyond the log's end are cut when it is opened. A recovered small log gets the
+    file with its next flush (`RecoveredFiles`).
     """
 
     __slots__ = ("_entries", "_fs", "is_dirty", "latest_epoch", "path")

@@ -25,6 +25,18 @@ class RecoveredFiles:
     """The present segments of the log; checked segments may have been removed."""
     epochs: LeaderEpochCache
 
+    @property
+    def _must_write_epochs(self) -> bool:
+        """Whether the file of the epochs must be durable before a checkpoint contains a higher recovery point.
+
+        A small log of a single segment is read again by the recovery after another kill, in Kafka as well, which finds
+        the epochs there. They are written with the next flush. Creating the files of ten thousand new partitions would
+        take several seconds.
+        """
+        last = self.segments.last
+        is_small = len(self.segments) == 1 and last.size <= last.indexes.interval_bytes
+        return self.epochs.is_dirty and not is_small
+
     def _remaining(self) -> list[LogSegment]:
         present = set(self.segments)
         return [segment for segment in self.checked if segment in present]
@@ -40,7 +52,8 @@ class RecoveredFiles:
             for file in self._unsynced_files(segment):
                 file.fsync()
             segment.close_handles()
-        self.epochs.flush()
+        if self._must_write_epochs:
+            self.epochs.flush()
         self.fs.fsync_dir(self.path)
 
     def write(self) -> None:
@@ -50,12 +63,12 @@ class RecoveredFiles:
         for segment in self._remaining():
             self._unsynced_files(segment)
             segment.close_handles()
-        if self.epochs.is_dirty:
+        if self._must_write_epochs:
             TemporaryFile(self.fs, self.epochs.path).write(content_of(self.epochs.lines()))
 
     def rename(self) -> bool:
         """Give the epochs that `write` has written their name; return whether there were any. Raises OSError."""
-        if not self.epochs.is_dirty:
+        if not self._must_write_epochs:
             return False
         TemporaryFile(self.fs, self.epochs.path).rename()
         self.epochs.is_dirty = False

@@ -642,29 +642,39 @@ def test_a_disk_that_fails_while_loading_takes_all_its_partitions_offline(disk: 
     assert set(again.logs) == set(partitions) - lost
 
 
-def killed_with_records(disk: SimDisk, count: int) -> SimDisk:
+LARGE_RECORD = bytes(SMALL.index_interval_bytes)
+"""A log with this record is larger than an index interval, so the epochs have a file after its recovery."""
+
+
+def killed_with_records(disk: SimDisk, count: int, value: bytes = b"record") -> SimDisk:
     """A disk with one unflushed record in each of `count` partitions, as a kill of the broker leaves it."""
     manager = started(disk)
     for partition in range(count):
         log = manager.creation.get_or_create_log(TopicPartition("t", partition), topic_id=ID_A, is_new=True)
-        log.append_as_leader(batch(b"record"), leader_epoch=4)
+        log.append_as_leader(batch(value), leader_epoch=4)
     return disk.survivor(1, "kill")
 
 
 @pytest.mark.parametrize("mode", ["A", "B"])
+@pytest.mark.parametrize("value", [b"record", LARGE_RECORD], ids=["small", "large"])
 @pytest.mark.parametrize("count", [MANY_LOGS - 1, MANY_LOGS, 2 * MANY_LOGS + 1])
-def test_recovered_logs_are_on_disk_when_the_start_is_over(disk: SimDisk, count: int, mode: Mode) -> None:
-    killed = killed_with_records(disk, count)
+def test_recovered_logs_are_on_disk_when_the_start_is_over(disk: SimDisk, count: int, value: bytes, mode: Mode) -> None:
+    killed = killed_with_records(disk, count, value)
     manager = started(killed)
-    is_many = count >= MANY_LOGS
-    assert sum(" sync_disk " in entry for entry in killed.log) == (2 if is_many else 0)
+    is_many, has_epochs = count >= MANY_LOGS, value == LARGE_RECORD
+    assert sum(" sync_disk " in entry for entry in killed.log) == (1 + has_epochs if is_many else 0)
     syncs = sum("sync /data/t-" in entry for entry in killed.log)
-    assert syncs == 0 if is_many else syncs >= 2 * count, "the log and the epochs of each"
+    assert syncs == 0 if is_many else syncs >= (1 + has_epochs) * count, "the log and the epochs of each"
+    assert sum("leader-epoch-checkpoint" in entry for entry in killed.log if " rename " in entry) == has_epochs * count
     checkpoint(manager)
-    again = started(killed.survivor(2, mode))
+    survivor = killed.survivor(2, mode)
+    again = started(survivor)
     assert len(again.logs) == count and not again.held.offline
     for log in again.logs.values():
-        assert (values(log), log.leader_epochs.latest_epoch, log.recovery_point) == ([b"record"], 4, 1)
+        assert (values(log), log.leader_epochs.latest_epoch, log.recovery_point) == ([value], 4, 1)
+    shut_down(again)
+    for partition in range(count):
+        assert survivor.read_bytes(f"/data/t-{partition}/leader-epoch-checkpoint") == b"0\n1\n4 0\n"
 
 
 @pytest.mark.parametrize("mode", ["A", "B"])
@@ -755,7 +765,7 @@ def test_a_write_that_the_disk_lost_fails_the_directory_at_the_end(disk: SimDisk
 def test_a_recovered_log_whose_files_fail_at_the_sync_goes_offline_alone(
     disk: SimDisk, operation: str, error: int, path: str
 ) -> None:
-    killed = killed_with_records(disk, MANY_LOGS)
+    killed = killed_with_records(disk, MANY_LOGS, LARGE_RECORD)
     manager = make_manager(killed, ("/data",), config=SMALL)
     manager.open_dirs()
     manager.write_identity(1, "cluster")
