@@ -227,8 +227,6 @@ class Log:
         if segment.records.size == size:
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
-        if keeps_appended and size <= KEPT_APPEND_BYTES:
-            self._appended = first_offset, last_offset + 1, data
         self.appended_records += record_count
         self.appended_bytes += size
         if leader_epoch != self.leader_epochs.latest_epoch and target_magic == 2:
@@ -237,6 +235,8 @@ class Log:
             self._take_in(segment, producers)
         elif producer_appends is not None:
             producer_appends.complete()
+        if keeps_appended and size <= KEPT_APPEND_BYTES:
+            self._appended = first_offset, last_offset + 1, data
         start = self.log_start_offset
         fields = first_offset, last_offset, max_timestamp, append_time, start, record_count, size, False
         return _new_tuple(LogAppendInfo, fields)

@@ -1,6 +1,7 @@
 """Opening a log after a clean or an unclean stop: the only code that repairs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -97,7 +98,7 @@ class LogLoader:
         log_end_offset = segments.last.next_offset() if len(segments) else -1
         self._mend_indexes(names, segments, producers, log_start_offset, log_end_offset, recovered)
         if len(segments) and epochs.latest_epoch < segments.last.last_leader_epoch:
-            self._rebuild_epochs(segments, epochs)
+            self._rebuild_epochs(list(segments), epochs)
         if log_end_offset < log_start_offset:
             if len(segments):
                 logger.warning("%s ends below its start offset %d and is discarded", self.path, log_start_offset)
@@ -261,7 +262,7 @@ class LogLoader:
             and self._ends_at(unflushed[0], names, recovery_point)
         ):
             return [], None
-        self._check_indexes_before(segments, unflushed[0])
+        self._check_last_flushed(segments, unflushed[0], epochs)
         rebuild_producer_state(
             producers,
             segments,
@@ -322,15 +323,23 @@ class LogLoader:
         except (CorruptSegmentError, CorruptIndexError):
             return False
 
-    def _check_indexes_before(self, segments: LogSegments, first_unflushed: LogSegment) -> None:
-        """Rebuild the indexes of the last flushed segment if a crash damaged them.
+    def _check_last_flushed(self, segments: LogSegments, first_unflushed: LogSegment, epochs: LeaderEpochCache) -> None:
+        """Rebuild the indexes of the last flushed segment if a crash damaged them, and missing leader epochs.
 
         It may have been rolled after the flush that raised the recovery point to its end: of that segment the batches
-        were flushed, and its indexes were not. Earlier ones were flushed whole, after they were rolled.
+        were flushed, and its indexes were not. Earlier ones were flushed whole, after they were rolled. If it was small
+        when it was recovered, the file of the epochs was not written either (`RecoveredFiles`).
         """
         flushed = [segment for segment in segments if segment.base_offset < first_unflushed.base_offset]
-        if flushed and rebuild_damaged_indexes(flushed[-1]):
-            logger.warning("%s: rebuilt the indexes of segment %d", self.path, flushed[-1].base_offset)
+        if not flushed:
+            return
+        last = flushed[-1]
+        if rebuild_damaged_indexes(last):
+            logger.warning("%s: rebuilt the indexes of segment %d", self.path, last.base_offset)
+        with suppress(CorruptSegmentError):
+            last.next_offset()
+            if epochs.latest_epoch < last.last_leader_epoch:
+                self._rebuild_epochs(flushed, epochs)
 
     def _mend_indexes(
         self,
@@ -386,9 +395,9 @@ class LogLoader:
             return False
         return True
 
-    def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
+    def _rebuild_epochs(self, segments: Sequence[LogSegment], epochs: LeaderEpochCache) -> None:
         """Rebuild the leader epochs from the batch headers, because the file lacks the epochs of existing records."""
-        logger.warning("%s: epoch %d is missing; the file is rebuilt", epochs.path, segments.last.last_leader_epoch)
+        logger.warning("%s: epoch %d is missing; the file is rebuilt", epochs.path, segments[-1].last_leader_epoch)
         epochs.clear()
         for segment in segments:
             try:

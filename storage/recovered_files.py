@@ -29,8 +29,9 @@ class RecoveredFiles:
     def _must_write_epochs(self) -> bool:
         """Whether the file of the epochs must be durable before a checkpoint contains a higher recovery point.
 
-        A small log of a single segment is read again by the recovery after another kill, in Kafka as well, which finds
-        the epochs there. They are written with the next flush. Creating the files of ten thousand new partitions would
+        Not if the log is small and has a single segment: the next flush writes the epochs. Until then a start after
+        another kill reads this segment again, in Kafka as well, or, if the log has been rolled at its end since,
+        compares the epochs with its last batch (`LogLoader`). Creating the files of ten thousand new partitions would
         take several seconds.
         """
         last = self.segments.last

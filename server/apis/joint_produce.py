@@ -71,7 +71,7 @@ class JointProduce:
         connections: Sequence[Connection],
         buffer: memoryview,
         parts: list[tuple[int, int]],
-        in_order: bool,
+        from_write_queue: bool,
     ) -> Iterator[tuple[int, int, bytes | None]]:
         """Handle requests at the beginning of parts `[start, end)` of the buffer, one part per connection.
 
@@ -80,7 +80,7 @@ class JointProduce:
         """
         write_queue = self._replica_manager.write_queue
         for key, numbers in group_produces(buffer, parts).items():
-            if in_order:
+            if from_write_queue:
                 yield numbers[0], BEFORE_GROUP, None
             elif write_queue.must_wait:
                 break  # the connections have their requests wait

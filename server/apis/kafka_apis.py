@@ -283,12 +283,12 @@ class KafkaApis:
         connections: Sequence[Connection],
         buffer: memoryview,
         parts: list[tuple[int, int]],
-        in_order: bool,
+        from_write_queue: bool,
     ) -> Iterator[tuple[int, int, bytes | None]]:
         """Handle requests of several connections together: `JointProduce.handle`. All others are left to `handle`."""
         if len(self._interceptors) > self._joint_interceptors:
             return iter(())
-        return self._joint_produce.handle(connections, buffer, parts, in_order)
+        return self._joint_produce.handle(connections, buffer, parts, from_write_queue)
 
     def refuse(self, connection: Connection, buffer: memoryview, start: int, end: int, error: KafkaError) -> None:
         """Respond to the frame at [start, end) with `error`, unless the client expects no response.

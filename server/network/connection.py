@@ -394,7 +394,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- called by the queue of writers ----------------------------------------------------------------------------
 
     def continue_writing(self) -> None:
-        """Handle the request that has waited in the `WriteQueue`, and later ones that need not wait."""
+        """Handle the request that has waited in the `WriteQueue`, and later requests that need not wait."""
         if self.is_waiting_to_write:
             self._end_waiting()
             self._is_writers_turn = True
@@ -634,7 +634,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_processing = True
         try:
             while reader.pending and not self._state and not self._output:
-                if write_queue.must_wait and self._has_to_wait():
+                if write_queue.must_wait and self._wait_if_disk_is_slow():
                     break
                 bounds = reader.next_frame()
                 if bounds is None:
@@ -663,8 +663,11 @@ class Connection(asyncio.BufferedProtocol):
         if reader.pending or self._input or self.frame_started is not None:
             self._update_reading()
 
-    def _has_to_wait(self) -> bool:
-        """Return whether the next request waits in the `WriteQueue`, as a complete request that appends does."""
+    def _wait_if_disk_is_slow(self) -> bool:
+        """Add this connection to the `WriteQueue` if the next request is complete and appends.
+
+        Return whether it was added.
+        """
         if self._is_writers_turn:
             self._is_writers_turn = False
             return False

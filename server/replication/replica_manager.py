@@ -706,7 +706,7 @@ class ReplicaManager:
                     params,
                     min(wanted.partition_max_bytes, budget),
                     whole_batch,
-                    is_updated=updated is not None and position in updated,
+                    is_offset_applied=updated is not None and position in updated,
                 )
             except Exception as error:  # noqa: BLE001 - a fault in one partition must not affect the others
                 last = results[-1] if results else None
@@ -781,10 +781,10 @@ class ReplicaManager:
         max_bytes: int,
         whole_batch: bool,
         *,
-        is_updated: bool,
+        is_offset_applied: bool,
     ) -> FetchedPartition:
-        """Read one partition. `is_updated`: the follower is updated already. Raises KafkaError for the partition's
-        result."""
+        """Read one partition. `is_offset_applied`: the follower's offset is applied already. Raises KafkaError for the
+        partition's result."""
         partition = self._partitions.get((topic, wanted.partition))
         if partition is None or not partition.is_leader or partition.is_offline:
             if partition is None or partition.is_offline or not params.any_replica or partition.leader == NO_LEADER:
@@ -800,7 +800,7 @@ class ReplicaManager:
             )
         if params.follower != CONSUMER:
             if wanted.fetch_offset == log.log_end_offset:
-                return self._follower_result(partition, wanted, params, b"", is_updated=is_updated)
+                return self._follower_result(partition, wanted, params, b"", is_offset_applied=is_offset_applied)
             if self._holds_back(partition, params.follower):
                 max_bytes, whole_batch = 0, False
         if params.rack and self._selector is not None and partition.followers is not None:
@@ -828,7 +828,7 @@ class ReplicaManager:
         except LogDirFailedError as error:
             raise self._storage_error(error) from error
         if params.follower != CONSUMER:
-            return self._follower_result(partition, wanted, params, found.records, is_updated=is_updated)
+            return self._follower_result(partition, wanted, params, found.records, is_offset_applied=is_offset_applied)
         aborted = found.aborted_transactions
         result = FetchedPartition(
             found.records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted
@@ -844,15 +844,15 @@ class ReplicaManager:
         params: FetchParams,
         records: Sendable,
         *,
-        is_updated: bool,
+        is_offset_applied: bool,
     ) -> FetchedPartition:
         """Update the follower's log end offset by its fetch offset, and return its result. Raises KafkaError.
 
-        If `is_updated`, and after a wait of the fetch, nothing is updated.
+        If `is_offset_applied`, and after a wait of the fetch, the offset is not applied again.
         """
         log, throttle, fetch = partition.log, self._throttle, follower_fetch(wanted, params)
-        knows_fetch = is_updated or params.has_waited
-        replica = partition.get_replica(fetch) if knows_fetch else partition.update_follower_fetch_state(fetch)
+        is_applied = is_offset_applied or params.has_waited
+        replica = partition.get_replica(fetch) if is_applied else partition.update_follower_fetch_state(fetch)
         if throttle is not None and records:
             throttle.record_sent(partition, params.follower, len(records))
         high_watermark = log.high_watermark

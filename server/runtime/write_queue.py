@@ -30,13 +30,13 @@ class Writer(Protocol):
         """End after an exception of `continue_writing`."""
 
 
-Join = Callable[[Collection[Writer], set[Writer]], Generator[Writer, None, None]]
+JoinWriters = Callable[[Collection[Writer], set[Writer]], Generator[Writer, None, None]]
 """Appends requests of several waiting writers together, and adds these writers to the set. Yields the first writer of
 each group before the group is appended: all writers before it are then handled, or the iterator is closed."""
 
 
 def join_nothing(_writers: Collection[Writer], _done: set[Writer]) -> Generator[Writer, None, None]:
-    """Have all writers handled one by one, as a `Join`."""
+    """Have all writers handled one by one, as a `JoinWriters`."""
     yield from ()
 
 
@@ -53,15 +53,17 @@ class WriteQueue:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.must_wait = False
         """Whether a request that appends has to wait."""
-        self.join: Join = join_nothing
+        self.join: JoinWriters = join_nothing
         self._loop = loop
         self._waiting: deque[Writer] = deque()
         self._seconds = 0.0
         """The time of the counted appends of this turn."""
         self._longest = 0.0
         """The time of the longest of them."""
-        self._is_used_up = False
+        self._is_turn_used_up = False
         """Whether nothing is appended until `_end_pause`."""
+        self._is_turn_of_task = False
+        """Whether a background task has waited for this turn."""
         self._pause: asyncio.Handle | None = None
 
     def __len__(self) -> int:
@@ -74,7 +76,8 @@ class WriteQueue:
         self._seconds += seconds
         self._longest = max(self._longest, seconds)
         if self._seconds >= SECONDS_PER_TURN:
-            self._is_used_up = self.must_wait = True
+            self._is_turn_used_up = self.must_wait = True
+            self._is_turn_of_task = False
 
     def wait(self, writer: Writer) -> None:
         """Call `continue_writing` of this writer after all writers that have waited longer."""
@@ -82,10 +85,13 @@ class WriteQueue:
         self._waiting.append(writer)
 
     async def wait_for_turn(self) -> None:
-        """Return when the caller, which appends in a background task, may append."""
-        if self.must_wait:
+        """Return when the caller, which appends in a background task, may append.
+
+        A task that has waited may then append until the end of the turn, or until the time of the turn is used up.
+        """
+        if self.must_wait and not self._is_turn_of_task:
             turn: asyncio.Future[None] = self._loop.create_future()
-            self.wait(_TaskTurn(turn, self._end_with_task))
+            self.wait(_TaskTurn(turn, self._leave_turn_to_task))
             await turn
 
     # -- private ---------------------------------------------------------------------------------------------------
@@ -93,7 +99,8 @@ class WriteQueue:
     def _end_turn(self) -> None:
         seconds, self._seconds = self._seconds, 0.0
         longest, self._longest = self._longest, 0.0
-        if self._is_used_up:
+        self._is_turn_of_task = False
+        if self._is_turn_used_up:
             if self._pause is not None:
                 self._pause.cancel()  # a background task has appended during the pause
             if longest < BLOCKED_SECONDS:
@@ -104,19 +111,19 @@ class WriteQueue:
 
     def _end_pause(self) -> None:
         self._pause = None
-        self._is_used_up = False
+        self._is_turn_used_up = False
         self._continue()
 
-    def _end_with_task(self) -> None:
+    def _leave_turn_to_task(self) -> None:
         """Append nothing else before the task that has been resumed, which runs in the next turn of the loop."""
-        self._is_used_up = True
+        self._is_turn_used_up = self._is_turn_of_task = True
         if not self._seconds:
             self._loop.call_soon(self._end_turn)
             self._seconds = MIN_COUNTED_SECONDS
 
     def _continue(self) -> None:
         """Handle the writers that wait now, until the time of this turn is used up."""
-        if self._is_used_up:
+        if self._is_turn_used_up:
             return  # `_end_pause` follows
         left, self._waiting = self._waiting, deque()
         done: set[Writer] = set()
@@ -125,7 +132,7 @@ class WriteQueue:
             self._continue_before(None, left, done)
         finally:
             self._waiting.extendleft(reversed([writer for writer in left if writer not in done]))
-            if not self._is_used_up:
+            if not self._is_turn_used_up:
                 if self._waiting:
                     # After the next turn, in which the loop serves all sockets.
                     self._loop.call_soon(self._loop.call_soon, self._continue)
@@ -138,14 +145,17 @@ class WriteQueue:
             with closing(self.join(tuple(left), done)) as firsts:
                 for first in firsts:
                     self._continue_before(first, left, done)
-                    if self._is_used_up:
+                    if self._is_turn_used_up:
                         break
         except Exception as error:  # noqa: BLE001 - the writers are handled one by one
             self._report(error)
 
     def _continue_before(self, first: Writer | None, left: deque[Writer], done: set[Writer]) -> None:
-        """Handle the writers before `first` one by one, all with None, until the time of this turn is used up."""
-        while left and left[0] is not first and not self._is_used_up:
+        """Handle the writers before `first` one by one, until the time of this turn is used up.
+
+        With None all writers are handled.
+        """
+        while left and left[0] is not first and not self._is_turn_used_up:
             writer = left.popleft()
             if writer in done:
                 continue

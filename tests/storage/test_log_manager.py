@@ -677,6 +677,23 @@ def test_recovered_logs_are_on_disk_when_the_start_is_over(disk: SimDisk, count:
         assert survivor.read_bytes(f"/data/t-{partition}/leader-epoch-checkpoint") == b"0\n1\n4 0\n"
 
 
+def test_epochs_of_a_small_recovered_log_are_known_after_a_roll_and_another_kill(disk: SimDisk) -> None:
+    manager = started(disk)
+    log = manager.creation.get_or_create_log(TopicPartition("t", 0), topic_id=ID_A, is_new=True)
+    log.append_as_leader(batch(b"1"), leader_epoch=4)
+    log.flush()
+    log.append_as_leader(batch(b"2"), leader_epoch=5)
+    killed = disk.survivor(1, "kill")
+    manager = started(killed)
+    [log] = manager.logs.values()
+    assert log.size <= SMALL.index_interval_bytes
+    checkpoint(manager)
+    log.append_as_leader(batch(bytes(600)), leader_epoch=6)
+    assert log.segments.base_offsets == [0, 2]
+    [log] = started(killed.survivor(2, "kill")).logs.values()
+    assert log.leader_epochs.entries == [(4, 0), (5, 1), (6, 2)]
+
+
 @pytest.mark.parametrize("mode", ["A", "B"])
 def test_power_may_fail_at_any_step_of_the_recovery_of_many_logs(disk: SimDisk, mode: Mode) -> None:
     killed = killed_with_records(disk, MANY_LOGS)

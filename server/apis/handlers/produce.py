@@ -34,6 +34,7 @@ from ..request_context import RequestContext
 if TYPE_CHECKING:
     from ...coordinator.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from ...metadata.metadata_cache import MetadataCache
+    from ...replication.append_request import SuspendedAppend
     from ...replication.replica_manager import ReplicaManager
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -71,8 +72,13 @@ def handle(
         RULES_BY_VERSION[ctx.api_version],
         ctx.client_id == ADMIN_CLIENT_ID,
     )
-    suspended = replica_manager.append_records(produce.entries(request, replica_manager), append)
+    _keep_memory(ctx, replica_manager.append_records(produce.entries(request, replica_manager), append))
+
+
+def _keep_memory(ctx: RequestContext, suspended: SuspendedAppend | None) -> None:
+    """Count the memory of the request until its remaining records are appended."""
     if suspended is not None:
+        assert suspended.has_entries, "it continues in a later turn"
         suspended.release_memory = ctx.channel.keep_memory()
 
 
@@ -94,9 +100,7 @@ def _in_transaction(
             ctx.client_id == ADMIN_CLIENT_ID,
         )
         append_request.has_transactional_id = True
-        suspended = replica_manager.append_records(entries, append_request)
-        if suspended is not None:
-            suspended.release_memory = ctx.channel.keep_memory()
+        _keep_memory(ctx, replica_manager.append_records(entries, append_request))
 
     supported_operation = TransactionSupportedOperation.for_version(ctx.api_version, FIRST_ABORTABLE_VERSION)
     entries = produce.entries(request, replica_manager)

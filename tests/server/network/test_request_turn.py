@@ -52,7 +52,7 @@ class Server:
         connection.send([framed(b"one" + number)], 11)
 
     def handle_together(
-        self, connections: Sequence[Connection], data: memoryview, parts: list[tuple[int, int]], in_order: bool
+        self, connections: Sequence[Connection], data: memoryview, parts: list[tuple[int, int]], from_write_queue: bool
     ) -> Iterator[tuple[int, int, bytes | None]]:
         self.calls.append(len(connections))
         self.before()

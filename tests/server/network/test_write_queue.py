@@ -52,7 +52,7 @@ class SlowServer(Server):
 
     def hold(self) -> None:
         """Append nothing before `release`."""
-        self.queue.must_wait = self.queue._is_used_up = True
+        self.queue.must_wait = self.queue._is_turn_used_up = True
 
     def release(self) -> None:
         self.queue._end_pause()
