@@ -106,7 +106,9 @@ class BrokerTarget:
 
     def create_topics(self, topics: Sequence[str], partitions: int = 1) -> None:
         """Create topics of this number of partitions each and return once all have leaders."""
-        self._create(topics, partitions)
+        per_request = MAX_PARTITIONS_PER_REQUEST // partitions
+        for start in range(0, len(topics), per_request):
+            self._create(topics[start : start + per_request], partitions)
 
     def _create(self, topics: Sequence[str], partitions: int) -> None:
         if not topics:
