@@ -30,8 +30,7 @@ UNPUBLISHED = {
     **dict.fromkeys(
         (
             *("share-group-heartbeats", "streams-group-heartbeats"),
-            *("share-group-1k", "share-group-100b", "share-group-1k-disk"),
-            *("connections-idempotent", "many-partitions"),
+            *("share-group-1k", "share-group-1k-disk"),
         ),
         "it is newer than the runs of this page",
     ),
