@@ -352,6 +352,9 @@ class Log:
         if active.base_offset == base_offset and active.size == 0:
             return active
         with failing_write(self.topic_partition, self.directory):
+            if self.leader_epochs.is_dirty and self.recovery_point == self.log_end_offset:
+                # Only after the recovery of a small log (`RecoveredFiles`). The next one begins with the new segment.
+                self.leader_epochs.flush()
             active.become_inactive()
             self.producer_state.map_end_offset = base_offset
             self._begin_snapshot()

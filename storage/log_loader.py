@@ -1,7 +1,6 @@
 """Opening a log after a clean or an unclean stop: the only code that repairs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -98,7 +97,7 @@ class LogLoader:
         log_end_offset = segments.last.next_offset() if len(segments) else -1
         self._mend_indexes(names, segments, producers, log_start_offset, log_end_offset, recovered)
         if len(segments) and epochs.latest_epoch < segments.last.last_leader_epoch:
-            self._rebuild_epochs(list(segments), epochs)
+            self._rebuild_epochs(segments, epochs)
         if log_end_offset < log_start_offset:
             if len(segments):
                 logger.warning("%s ends below its start offset %d and is discarded", self.path, log_start_offset)
@@ -260,9 +259,10 @@ class LogLoader:
             and unflushed[0].base_offset < recovery_point
             and self._has_indexes(unflushed[0], names)
             and self._ends_at(unflushed[0], names, recovery_point)
+            and not (unflushed[0].is_small and epochs.latest_epoch < unflushed[0].last_leader_epoch)
         ):
             return [], None
-        self._check_last_flushed(segments, unflushed[0], epochs)
+        self._check_indexes_before(segments, unflushed[0])
         rebuild_producer_state(
             producers,
             segments,
@@ -299,7 +299,7 @@ class LogLoader:
 
         A small active segment has no index files before it is closed or rolled, and its recovery writes none.
         """
-        return segment.size > segment.indexes.interval_bytes or all(
+        return not segment.is_small or all(
             segment_file_name(segment.base_offset, suffix) in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
         )
 
@@ -323,23 +323,15 @@ class LogLoader:
         except (CorruptSegmentError, CorruptIndexError):
             return False
 
-    def _check_last_flushed(self, segments: LogSegments, first_unflushed: LogSegment, epochs: LeaderEpochCache) -> None:
-        """Rebuild the indexes of the last flushed segment if a crash damaged them, and missing leader epochs.
+    def _check_indexes_before(self, segments: LogSegments, first_unflushed: LogSegment) -> None:
+        """Rebuild the indexes of the last flushed segment if a crash damaged them.
 
         It may have been rolled after the flush that raised the recovery point to its end: of that segment the batches
-        were flushed, and its indexes were not. Earlier ones were flushed whole, after they were rolled. If it was small
-        when it was recovered, the file of the epochs was not written either (`RecoveredFiles`).
+        were flushed, and its indexes were not. Earlier ones were flushed whole, after they were rolled.
         """
         flushed = [segment for segment in segments if segment.base_offset < first_unflushed.base_offset]
-        if not flushed:
-            return
-        last = flushed[-1]
-        if rebuild_damaged_indexes(last):
-            logger.warning("%s: rebuilt the indexes of segment %d", self.path, last.base_offset)
-        with suppress(CorruptSegmentError):
-            last.next_offset()
-            if epochs.latest_epoch < last.last_leader_epoch:
-                self._rebuild_epochs(flushed, epochs)
+        if flushed and rebuild_damaged_indexes(flushed[-1]):
+            logger.warning("%s: rebuilt the indexes of segment %d", self.path, flushed[-1].base_offset)
 
     def _mend_indexes(
         self,
@@ -395,9 +387,9 @@ class LogLoader:
             return False
         return True
 
-    def _rebuild_epochs(self, segments: Sequence[LogSegment], epochs: LeaderEpochCache) -> None:
+    def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
         """Rebuild the leader epochs from the batch headers, because the file lacks the epochs of existing records."""
-        logger.warning("%s: epoch %d is missing; the file is rebuilt", epochs.path, segments[-1].last_leader_epoch)
+        logger.warning("%s: epoch %d is missing; the file is rebuilt", epochs.path, segments.last.last_leader_epoch)
         epochs.clear()
         for segment in segments:
             try:

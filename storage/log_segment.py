@@ -202,6 +202,11 @@ class LogSegment:
         return self.records.size
 
     @property
+    def is_small(self) -> bool:
+        """Whether it is at most as large as the interval between entries of its indexes."""
+        return self.records.size <= self.indexes.interval_bytes
+
+    @property
     def largest_timestamp(self) -> int:
         """The timestamp for retention: the largest timestamp, or the file's modification time if none can be read."""
         try:

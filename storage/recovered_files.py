@@ -29,14 +29,11 @@ class RecoveredFiles:
     def _must_write_epochs(self) -> bool:
         """Whether the file of the epochs must be durable before a checkpoint contains a higher recovery point.
 
-        Not if the log is small and has a single segment: the next flush writes the epochs. Until then a start after
-        another kill reads this segment again, in Kafka as well, or, if the log has been rolled at its end since,
-        compares the epochs with its last batch (`LogLoader`). Creating the files of ten thousand new partitions would
-        take several seconds.
+        Not if the log is small and has a single segment: the next flush or roll writes the epochs. Until then a start
+        after another kill finds them in this segment, in Kafka as well. Creating the files of ten thousand new
+        partitions would take several seconds.
         """
-        last = self.segments.last
-        is_small = len(self.segments) == 1 and last.size <= last.indexes.interval_bytes
-        return self.epochs.is_dirty and not is_small
+        return self.epochs.is_dirty and not (len(self.segments) == 1 and self.segments.last.is_small)
 
     def _remaining(self) -> list[LogSegment]:
         present = set(self.segments)

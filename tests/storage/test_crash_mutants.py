@@ -100,8 +100,6 @@ def epochs_left_out_of_the_flush(patch: Patch) -> None:
         run(task)
 
     patch.setattr(FlushTask, "run", run_without_epochs)
-    # A start would rebuild them from the last flushed segment. Kafka does not.
-    patch.setattr(LogLoader, "_rebuild_epochs", _nothing)
 
 
 def clean_marker_left_at_start(patch: Patch) -> None:

@@ -690,8 +690,31 @@ def test_epochs_of_a_small_recovered_log_are_known_after_a_roll_and_another_kill
     checkpoint(manager)
     log.append_as_leader(batch(bytes(600)), leader_epoch=6)
     assert log.segments.base_offsets == [0, 2]
-    [log] = started(killed.survivor(2, "kill")).logs.values()
-    assert log.leader_epochs.entries == [(4, 0), (5, 1), (6, 2)]
+    survivor = killed.survivor(2, "B")
+    assert survivor.read_bytes("/data/t-0/leader-epoch-checkpoint") == b"0\n2\n4 0\n5 1\n", "Kafka could continue"
+    [log] = started(survivor).logs.values()
+    assert log.leader_epochs.entries[:2] == [(4, 0), (5, 1)]
+
+
+def test_epochs_of_a_small_recovered_log_are_read_again_after_each_kill(
+    disk: SimDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = started(disk)
+    log = manager.creation.get_or_create_log(TopicPartition("t", 0), topic_id=ID_A, is_new=True)
+    log.append_as_leader(batch(b"1"), leader_epoch=4)
+    shut_down(manager)  # the index files exist from now on
+    manager = started(disk)
+    [log] = manager.logs.values()
+    log.append_as_leader(batch(b"2"), leader_epoch=5)
+    for number in range(3):
+        disk = disk.survivor(number, "kill")
+        manager = started(disk)
+        [log] = manager.logs.values()
+        assert (log.leader_epochs.entries, log.recovery_point) == ([(4, 0), (5, 1)], 2)
+        checkpoint(manager)
+    assert not caplog.records
+    shut_down(manager)
+    assert disk.read_bytes("/data/t-0/leader-epoch-checkpoint") == b"0\n2\n4 0\n5 1\n"
 
 
 @pytest.mark.parametrize("mode", ["A", "B"])
