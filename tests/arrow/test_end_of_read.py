@@ -73,6 +73,17 @@ def connections_to(server: Any) -> int:
     return found
 
 
+def is_everything_received(server: Any) -> bool:
+    """Whether the kernel holds no byte on the way from the broker to its clients."""
+    for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, _, queues, *_ = line.split()
+        ports = [int(address.rpartition(":")[2], 16) for address in (local, remote)]
+        unsent, unread = (int(size, 16) for size in queues.split(":"))
+        if (ports[0] == server.port and unsent) or (ports[1] == server.port and unread):
+            return False
+    return True
+
+
 def nothing_is_left(server: Any) -> None:
     wait_until(lambda: not reading_threads(), timeout_s=5, what="the threads of the read end")
     assert connections_to(server) == 0
@@ -86,20 +97,19 @@ def stalled(server: BarnabasServer) -> Iterator[Callable[[], None]]:
 
 
 INTERRUPTED = """
-import sys, threading, time
+import sys, threading
 from types import SimpleNamespace
 from barnabas.arrow import read_topic
-from tests.arrow.test_end_of_read import nothing_is_left
+from tests.arrow.test_end_of_read import is_everything_received, nothing_is_left
+from tests.server_process import wait_until
 
 def report_when_it_waits():
-    known = -1
-    while known != len(progress):
-        known = len(progress)
-        time.sleep(0.3)
+    wait_until(lambda: is_everything_received(server), timeout_s=30, what="all bytes that the broker has sent")
     print("waits", flush=True)
 
-bootstrap, progress = sys.argv[1], []
-batches = iter(read_topic(bootstrap, "t", threads=4, progress=lambda done, _: progress.append(done)))
+bootstrap = sys.argv[1]
+server = SimpleNamespace(port=int(bootstrap.rpartition(":")[2]))
+batches = iter(read_topic(bootstrap, "t", threads=4))
 next(batches)
 print("reads", flush=True)
 sys.stdin.readline()
@@ -109,7 +119,7 @@ try:
         pass
 except KeyboardInterrupt:
     print("interrupted", flush=True)
-nothing_is_left(SimpleNamespace(port=int(bootstrap.rpartition(":")[2])))
+nothing_is_left(server)
 """
 
 
