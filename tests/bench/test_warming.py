@@ -82,7 +82,7 @@ def test_so_many_rounds_as_asked_for_warm_up_at_least() -> None:
 
 def test_nothing_warms_up_where_that_is_asked_for() -> None:
     warming = WarmUp(RATE, 0)
-    assert warming.is_over() and warming.result().rising == ("mb_per_s",), "nobody has seen it stop"
+    assert warming.is_over() and warming.result().rising == ("mb_per_s",), "no round has been measured"
 
 
 def test_warming_up_is_bounded_in_time_and_says_what_still_got_better() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from typing import Any
 from uuid import UUID
@@ -12,6 +11,7 @@ import pytest
 from tests.server.data_plane import batch
 from tests.server.partition_states import next_order
 from tests.server.replication.replicas import bare_replica_manager
+from tests.storage.logs import open_log
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import FetchPartition
@@ -23,8 +23,6 @@ from barnabas.server.replication.replica import FollowerFetch, LeaderContext, Re
 from barnabas.server.runtime.loop_sharing import SlicedWork
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.leader_epochs import EpochEnd
-from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_validator import CLIENT_RULES
 from barnabas.storage.log_values import FetchIsolation
 
@@ -44,16 +42,7 @@ class Leader:
     def _lead(self, number: int) -> Partition:
         disk, folder = SimDisk(), f"/data/t-{number}"
         disk.make_dirs(folder)
-        log = Log.open(
-            folder,
-            config=LogConfig(),
-            fs=disk,
-            now_ms=lambda: 1_800_000_000_000,
-            rng=random.Random(1),
-            recovery_point=0,
-            log_start_offset=0,
-            clean_shutdown=True,
-        )
+        log = open_log(folder, fs=disk)
         name = TopicPartition("t", number)
         partition = Partition(name, UUID(int=1), log, self.manager, ALWAYS_ELIGIBLE)
         partition.become_leader(next_order(partition, LEADER_EPOCH, replicas=REPLICAS, isr=REPLICAS))

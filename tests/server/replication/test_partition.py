@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -10,6 +9,7 @@ from uuid import UUID
 import pytest
 from tests.server.data_plane import batch
 from tests.server.partition_states import next_order
+from tests.storage.logs import open_log
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
@@ -18,8 +18,6 @@ from barnabas.server.replication.leader_and_isr import IsrChange
 from barnabas.server.replication.partition import NOT_DONE, Partition
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.errors import InvariantViolationError
-from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_validator import CLIENT_RULES, AppendRules
 
 NAME = TopicPartition("t", 0)
@@ -55,19 +53,10 @@ class Listener:
         self.low_watermarks += 1
 
 
-def leader(config: LogConfig | None = None, *, on_disk: bool = True, replicas: tuple[int, ...] = (1,)) -> Partition:
+def leader(*, on_disk: bool = True, replicas: tuple[int, ...] = (1,), **settings: Any) -> Partition:
     disk = SimDisk()
     disk.make_dirs("/data/t-0")
-    log = Log.open(
-        "/data/t-0",
-        config=config or LogConfig(),
-        fs=disk,
-        now_ms=lambda: 1_800_000_000_000,
-        rng=random.Random(1),
-        recovery_point=0,
-        log_start_offset=0,
-        clean_shutdown=True,
-    )
+    log = open_log("/data/t-0", fs=disk, **settings)
     partition = Partition(NAME, UUID(int=1), log, cast(Any, Listener(acks_all_on_disk=on_disk)))
     partition.become_leader(next_order(partition, 3, replicas=replicas, isr=replicas))
     return partition
@@ -132,7 +121,7 @@ def test_with_the_page_cache_nothing_is_held_down() -> None:
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_every_so_many_messages_the_disk_is_waited_for(on_disk: bool) -> None:
     """flush.messages: Kafka flushes inside the append that reaches it."""
-    partition = leader(LogConfig(flush_messages=3), on_disk=on_disk)
+    partition = leader(flush_messages=3, on_disk=on_disk)
     append(partition, 1, 2)
     assert (partition.log.high_watermark, partition.check_flushed(2)) == (2, (True, ErrorCode.NONE))
     append(partition, 1)
@@ -158,8 +147,7 @@ def test_every_so_many_messages_the_disk_is_waited_for(on_disk: bool) -> None:
 
 
 def test_a_flush_is_told_where_the_high_watermark_cannot_rise() -> None:
-    config = LogConfig(flush_messages=1, min_insync_replicas=2)
-    partition = leader(config, replicas=(1, 2))
+    partition = leader(replicas=(1, 2), flush_messages=1, min_insync_replicas=2)
     partition.in_sync_replicas = (1,)
     append(partition, 1)
     assert partition.check_flushed(1) == (False, ErrorCode.NONE)
@@ -198,7 +186,7 @@ def test_a_set_without_a_whole_message_raises_no_barrier() -> None:
 
 def test_what_is_in_the_log_already_waits_for_replicas_like_the_first_time() -> None:
     """Who is refused it, and has the next taken, may send it once more under another epoch."""
-    partition = leader(LogConfig(min_insync_replicas=2), replicas=(1, 2))
+    partition = leader(min_insync_replicas=2, replicas=(1, 2))
     partition.in_sync_replicas = (1, 2)
     producer = {"producer_id": 1, "producer_epoch": 0}
     assert append(partition, -1, **producer, base_sequence=0) == 0
@@ -213,7 +201,7 @@ def test_what_is_in_the_log_already_waits_for_replicas_like_the_first_time() -> 
 
 
 def test_too_few_replicas_in_sync() -> None:
-    partition = leader(LogConfig(min_insync_replicas=2), replicas=(1, 2))
+    partition = leader(min_insync_replicas=2, replicas=(1, 2))
     partition.in_sync_replicas = (1,)
     with pytest.raises(KafkaError) as caught:
         append(partition, -1)
@@ -226,7 +214,7 @@ def test_too_few_replicas_in_sync() -> None:
 
 @pytest.mark.parametrize("replicas", [(1,), (1, 2), (1, 2, 3)])
 def test_more_in_sync_replicas_than_there_are_replicas_cannot_be_asked_for(replicas: tuple[int, ...]) -> None:
-    partition = leader(LogConfig(min_insync_replicas=5), on_disk=False, replicas=replicas)
+    partition = leader(min_insync_replicas=5, on_disk=False, replicas=replicas)
     assert partition.min_in_sync_replicas == len(replicas)
     append(partition, -1)
     for fewer in (replicas[:count] for count in range(1, len(replicas))):
@@ -277,7 +265,7 @@ def test_who_waits_is_told_why_it_will_not_happen() -> None:
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 100])
 def test_what_a_leader_sends_is_refused_where_it_is_no_batch(segment_bytes: int) -> None:
     """Whatever is in a header there: as an error of the partition, by which others that are followed go on."""
-    partition = leader(LogConfig(segment_bytes=segment_bytes))
+    partition = leader(segment_bytes=segment_bytes)
     partition.become_follower(next_order(partition, 4, leader=2))
     good, bad = batch(b"v"), bytearray(batch(b"w"))
     bad[8:12] = (5).to_bytes(4)
