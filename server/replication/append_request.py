@@ -153,12 +153,13 @@ class SuspendedAppends:
         elif self._write_queue.must_wait:
             self._wait(resume)
         else:
-            self._sliced_work.run_later(partial(self._resume_or_wait, resume))
+            self._sliced_work.run_later(partial(self.run_in_turn, resume))
 
     def _wait(self, resume: Callable[[], None]) -> None:
         self._write_queue.wait(WaitingAppend(partial(self._resume, resume)))
 
-    def _resume_or_wait(self, resume: Callable[[], None]) -> None:
+    def run_in_turn(self, resume: Callable[[], None]) -> None:
+        """Call a function that appends: immediately, or in its turn while the disk is slow, unless the logs close."""
         if self._write_queue.must_wait:
             self._wait(resume)
         else:
@@ -175,4 +176,4 @@ class SuspendedAppends:
             logger.error("records for %s-%d could not be validated", *partition, exc_info=error)
         if not self._is_closed:
             for one in (resume, *self.waiting.pop(partition)):
-                self._resume_or_wait(one)
+                self.run_in_turn(one)

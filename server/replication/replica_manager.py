@@ -527,6 +527,10 @@ class ReplicaManager:
             self._await_appends(results, awaited, callback, request)
         return suspended
 
+    def run_in_turn(self, append: Callable[[], None]) -> None:
+        """Call a function that appends: immediately, or in its turn while the disk is slow, as in `WriteQueue`."""
+        self._suspended.run_in_turn(append)
+
     def append_jointly(self, topic: str, index: int, request: AppendRequest) -> None:
         """Append the batches of several produce requests, which the request's `JointAppend` finds, with one write.
 

@@ -104,9 +104,10 @@ class MarkerWriter:
             if left:
                 self._sliced_work.run_later(partial(self._write_on, marker, left, outcomes, written))
             else:
-                written(outcomes)
+                # The coordinator then appends the end of the transaction.
+                self._replicas.run_in_turn(partial(written, outcomes))
 
-        self._write_some(marker, some, some_written)
+        self._replicas.run_in_turn(partial(self._write_some, marker, some, some_written))
 
     def _write_some(self, marker: TransactionMarker, partitions: list[TopicPartitionKey], written: Written) -> None:
         outcomes: dict[TopicPartitionKey, ErrorCode] = {}

@@ -10,12 +10,14 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 from bench.wire import connect, metadata_request, one_record_batch, produce_request, request_frame, text
+from confluent_kafka import Producer
 from tests.server.apis.test_joint_produce import one_turn
 from tests.server.network.test_response_batcher import exactly
 from tests.server.security.test_tls_listener import Files
@@ -393,3 +395,34 @@ def test_the_rest_of_a_request_counts_as_memory_until_it_is_appended(
         wait_until(lambda: not pools[0]._allocated, timeout_s=60, what="the memory to be released")
         assert allocated == [len(frame)] * 3
         assert [len(broker.records("t", index)) for index in range(3)] == [1, 1, 1]
+
+
+def test_a_turn_of_the_loop_has_one_write_of_a_transaction(disk: SlowDisk) -> None:
+    """The end of a transaction is several appends: of its states, and of a marker to each partition."""
+    in_turn: list[int] = [0]
+
+    def count() -> None:
+        if not in_turn[-1]:
+            asyncio.get_running_loop().call_soon(in_turn.append, 0)
+        in_turn[-1] += 1
+
+    def has_ended(transactions: int) -> bool:
+        writes = list(disk.writes)
+        count = sum(name.startswith("t-") for name in writes)
+        return count == 2 * CLIENTS * transactions and writes[-1].startswith("__transaction_state")
+
+    with Broker({"t": CLIENTS}) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "one", "log_level": 0}
+        producer = Producer(settings)
+        producer.init_transactions(60)
+        disk.on_write = count
+        for number in range(10):
+            producer.begin_transaction()
+            for index in range(CLIENTS):
+                producer.produce("t", b"%d" % number, partition=index)
+            producer.commit_transaction(60)
+            # The first request of the next transaction would be handled with the last append of this one.
+            wait_until(partial(has_ended, number + 1), timeout_s=60, what="the end of the transaction")
+        assert [len(broker.records("t", index)) for index in range(CLIENTS)] == [10] * CLIENTS
+    assert sum(in_turn) >= 10 * (2 * CLIENTS + 2)
+    assert max(in_turn) == 1
