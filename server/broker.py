@@ -786,7 +786,7 @@ class BrokerServer:
             (LOG_START_OFFSET_CHECKPOINT, lambda: config.log_flush_start_offset_checkpoint_interval_ms),
         )
         for name, interval_ms in checkpoints:
-            every(name, interval_ms, partial(self._checkpoint, name))
+            every(name, interval_ms, partial(state.replica_manager.write_checkpoint, name))
         every(
             "producer id expiration",
             lambda: config.producer_id_expiration_check_interval_ms,
@@ -839,9 +839,6 @@ class BrokerServer:
         # The metadata of a KRaft cluster have the directory of each replica.
         if self._member is not None:
             await self._member.retry_replicas()
-
-    async def _checkpoint(self, name: str) -> None:
-        await self.state.replica_manager.run_on_lanes(self.state.log_manager.checkpoint_tasks(name))
 
     def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """Report partitions in a failed log directory to the controller."""

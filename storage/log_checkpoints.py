@@ -1,11 +1,12 @@
 """The content of a log directory's checkpoints at a moment, to be written by any thread."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..common.error_description import describe_error
 from ..common.room_logger import room_logger
+from ..common.steps import run_to_end
 from ..protocol.topic_partition import TopicPartition
 from .errors import PASSING
 from .log import Log
@@ -17,6 +18,9 @@ CHECKPOINTED: Mapping[str, Callable[[Log], int]] = {
     HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
 }
 """The checkpoints that follow the logs, and the offset that each contains."""
+
+LOGS_PER_STEP = 200
+"""Logs whose offsets are read in one step, 0.1 ms."""
 
 logger = room_logger("storage")
 
@@ -63,20 +67,41 @@ class LogCheckpoints:
         self._dir_of = dir_of
 
     def take(self, log_dir: LogDir, name: str) -> Checkpoint:
-        """Return the current content of the checkpoint `name` of a directory; an offline log keeps its old entry."""
-        read = CHECKPOINTED[name]
-        offsets = {}
-        for topic_partition, holder in self._dir_of.items():
-            if holder is log_dir:
-                log = self._logs.get(topic_partition)
-                offsets[topic_partition] = log_dir.offsets[name].get(topic_partition, -1) if log is None else read(log)
-        for topic_partition, (holder, log) in self.arriving.items():
-            if holder is log_dir:
-                offsets[topic_partition] = 0 if log is None else read(log)
+        """Return the current content of the checkpoint `name` of a directory."""
+        return run_to_end(self.take_in_steps(log_dir, name))
+
+    def take_in_steps(self, log_dir: LogDir, name: str) -> Generator[None, None, Checkpoint]:
+        """Return the content of the checkpoint `name` of a directory; an offline log keeps its old entry.
+
+        It contains the logs of the first step's moment, which may be changed or deleted between the steps. The file
+        keeps entries that are changed after that moment, so a log that is created later is not lost.
+        """
+        read, moment = CHECKPOINTED[name], log_dir.moment()
+        held, arriving = list(self._dir_of.items()), list(self.arriving.items())
         # A recovery point of 0 is stored, because it marks a log as created by this broker.
         least = 0 if name == RECOVERY_POINT_CHECKPOINT else 1
-        offsets = {key: offset for key, offset in offsets.items() if offset >= least}
-        return Checkpoint(log_dir, name, offsets, log_dir.moment())
+        offsets = {}
+        for first in range(0, len(held), LOGS_PER_STEP):
+            for topic_partition, holder in held[first : first + LOGS_PER_STEP]:
+                if holder is log_dir:
+                    log = self._logs.get(topic_partition)
+                    if log is not None:
+                        offset = read(log)
+                    elif topic_partition in self._dir_of:
+                        offset = log_dir.offsets[name].get(topic_partition, -1)
+                    else:
+                        continue  # deleted since the first step
+                    if offset >= least:
+                        offsets[topic_partition] = offset
+            yield
+        for topic_partition, (holder, log) in arriving:
+            if holder is log_dir:
+                offset = 0 if log is None else read(log)
+                if offset >= least:
+                    offsets[topic_partition] = offset
+                else:
+                    offsets.pop(topic_partition, None)
+        return Checkpoint(log_dir, name, offsets, moment)
 
     @contextmanager
     def announced(self, topic_partition: TopicPartition, log_dir: LogDir, log: Log) -> Iterator[None]:

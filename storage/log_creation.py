@@ -134,7 +134,9 @@ class LogCreation:
         per_dir: dict[str, list[TopicPartition]] = {}
         by_path = {log_dir.path: log_dir for log_dir in self._held.dirs_for_new_logs}
         counts = {path: log_dir.partition_count for path, log_dir in by_path.items()}
-        for topic_partition in wanted if counts else ():
+        if len(counts) == 1 and wanted:
+            per_dir = dict.fromkeys(counts, wanted)
+        for topic_partition in wanted if len(counts) > 1 else ():
             path = min(counts, key=counts.__getitem__)
             counts[path] += 1
             per_dir.setdefault(path, []).append(topic_partition)

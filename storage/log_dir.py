@@ -207,8 +207,8 @@ class LogDir:
         """
         with self._writing:
             former = self.offsets[name]
-            offsets = {key: offset for key, offset in {**former, **changes}.items() if offset is not None}
-            if offsets != former:
+            if any(former.get(key) != offset for key, offset in changes.items()):
+                offsets = {key: offset for key, offset in {**former, **changes}.items() if offset is not None}
                 self._file(name).write(offsets)
                 self.offsets[name] = offsets
             self._changed[name].update(dict.fromkeys(changes, moment))

@@ -1,6 +1,6 @@
 """All logs of a broker, over several log directories: found, made, deleted, flushed, checkpointed, closed."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -341,16 +341,19 @@ class LogManager:
         if has_changed:
             self.held.run(self.cleaner_checkpoint_task(log_dir.path))
 
-    def checkpoint_tasks(self, name: str, only: Iterable[TopicPartition] | None = None) -> list[LaneTask]:
-        """Return one checkpoint in every online directory, as of now; `only` in the directories that hold some
+    def checkpoint_steps(
+        self, name: str, only: Iterable[TopicPartition] | None = None
+    ) -> Generator[None, None, list[LaneTask]]:
+        """Return one checkpoint in every online directory, in steps; `only` in the directories that hold some
         partitions.
         """
         wanted = self.dirs if only is None else {self.held.dir_of[one]: None for one in only if one in self.held.dir_of}
-        return [
-            LaneTask(log_dir.path, self._checkpoints.take(log_dir, name).write_if_room)
-            for log_dir in wanted
-            if log_dir.is_online
-        ]
+        tasks = []
+        for log_dir in wanted:
+            if log_dir.is_online:
+                checkpoint = yield from self._checkpoints.take_in_steps(log_dir, name)
+                tasks.append(LaneTask(log_dir.path, checkpoint.write_if_room))
+        return tasks
 
     def _write_checkpoint(self, log_dir: LogDir, name: str) -> None:
         self.held.on_disk(log_dir, self._checkpoints.take(log_dir, name).write_if_room)

@@ -13,6 +13,7 @@ from functools import cache, partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...common.steps import run_to_end
 from ...protocol.acls import CLUSTER_NAME, AclResourceType
 from ...protocol.apis import API_MESSAGES, ApiKey
 from ...protocol.config_resources import ConfigResourceType
@@ -90,7 +91,7 @@ class AclInterceptor:
             steps = self._allowed(context, key, checks, request)
             if context.is_large:
                 return checked_in_slices(context, request, steps)
-            return handle_allowed(context, request, _run_to_end(steps))
+            return handle_allowed(context, request, run_to_end(steps))
 
         async def checked_in_slices(context: RequestContext, request: Any, steps: Steps[Any | None]) -> Any:
             response = handle_allowed(context, request, await self._sliced_work.complete(steps))
@@ -206,16 +207,6 @@ def _checks_of_version(api: Api, key: ApiKey, version: int) -> tuple[AclCheck, .
     """Return the checks of the fields that the version has. An empty name in such a field is checked like another."""
     fields = {field.name: field.versions for field in fields_of(API_MESSAGES[key].request)}
     return tuple(check for check in api.acl_checks if not check.field or version in fields[check.field])
-
-
-def _run_to_end(steps: Steps[T]) -> T:
-    """Run all steps now and return their result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def add_denied_items(context: RequestContext, response: Any) -> None:

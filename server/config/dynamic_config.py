@@ -300,7 +300,7 @@ class DynamicConfig:
         for name in config:
             if name not in TOPIC_KEYS:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-        log_config = topic_log_config(self.config, config)
+        log_config = topic_log_config(self.config, config) if config else self._default_log_config
         if log_config.min_compaction_lag_ms > log_config.max_compaction_lag_ms:
             reason = (
                 f"conflict topic config setting min.compaction.lag.ms ({log_config.min_compaction_lag_ms})"

@@ -14,9 +14,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...common.steps import run_to_end
 from ...protocol.zookeeper.constants import Perms
 from ...protocol.zookeeper.records import Acl, Id
-from ..runtime.loop_sharing import Steps, run_to_end
+from ..runtime.loop_sharing import Steps
 from .metadata_store import (
     ANY_VERSION,
     ROOT,

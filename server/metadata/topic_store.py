@@ -299,10 +299,10 @@ def _batches(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
     """
     batch: list[Operation] = []
     most = room = MAX_MULTI_BYTES // 2
-    if sum(map(size_of, operations)) > most:
+    sizes = list(map(size_of, operations))
+    if sum(sizes) > most:
         most = room = PIECE_BYTES
-    for operation in operations:
-        size = size_of(operation)
+    for operation, size in zip(operations, sizes, strict=True):
         if batch and size > room:
             yield batch
             batch, room = [], most
@@ -317,8 +317,12 @@ def _new_partitions(
 ) -> list[Operation]:
     """Return the creation of partitions with their states; of `present` partitions only the states."""
     operations: list[Operation] = []
+    encoded: dict[int, bytes] = {}  # by identity: new partitions with the same replicas share a state
     for partition, state in states.items():
+        data = encoded.get(id(state))
+        if data is None:
+            data = encoded[id(state)] = znodes.encode_state(state)
         if str(partition) not in present:
             operations.append(Create(znodes.partition_path(topic, partition)))
-        operations.append(Create(znodes.state_path(topic, partition), znodes.encode_state(state)))
+        operations.append(Create(znodes.state_path(topic, partition), data))
     return operations

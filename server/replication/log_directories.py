@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from ...common.room_logger import room_logger
+from ...common.steps import run_to_end
 from ...storage.errors import LogDirFailedError
 from ...storage.found_logs import FindStrays
 from ...storage.lane_task import LaneTask
@@ -76,7 +77,8 @@ class LogDirectories:
         await self._on_many_lanes(self.log_manager.finding_tasks(), lanes)
         await self._on_many_lanes(self.log_manager.loading_tasks(strays, known_topics), lanes)
         if self.log_manager.logs and not known_topics:
-            await self._on_many_lanes(self.log_manager.checkpoint_tasks(RECOVERY_POINT_CHECKPOINT), lanes)
+            tasks = run_to_end(self.log_manager.checkpoint_steps(RECOVERY_POINT_CHECKPOINT))
+            await self._on_many_lanes(tasks, lanes)
         self.log_manager.finish_loading()
 
     async def use_reserves(self, use: Callable[[Reserve], object]) -> None:

@@ -319,7 +319,7 @@ class ReplicaManager:
         `become_leader`."""
         tasks: list[LaneTask] = []
         with suppress(AllLogDirsFailedError):
-            named = {name: topic_id for name, topic_id in topic_ids.items() if topic_id != ZERO_UUID}
+            named = {name: topic_id for name, topic_id in topic_ids.items() if topic_id.int}  # a UUID compares slowly
             tasks = self._log_manager.creation.preparation_tasks(named)
         for task in tasks:
             try:
@@ -997,7 +997,15 @@ class ReplicaManager:
 
     async def checkpoint_log_start_offsets(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Write the log start offsets of partitions to disk, unless their log directories fail."""
-        await self.run_on_lanes(self._log_manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT, topic_partitions))
+        await self.write_checkpoint(LOG_START_OFFSET_CHECKPOINT, topic_partitions)
+
+    async def write_checkpoint(self, name: str, only: Collection[TopicPartition] | None = None) -> None:
+        """Write a checkpoint in every online directory, or `only` in those that hold some partitions.
+
+        It contains the offsets at the time of the call, or later ones.
+        """
+        tasks = await self.new_role_budget().complete(self._log_manager.checkpoint_steps(name, only))
+        await self.run_on_lanes(tasks)
 
     async def delete_old_segments(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Apply retention by time, size and log start offset: Kafka's LogManager.cleanupLogs, in slices."""

@@ -51,16 +51,6 @@ def lookup_steps(name: str) -> int:
     return 1 + len(name) // NAME_CHARACTERS_PER_STEP
 
 
-def run_to_end(steps: Steps[T]) -> T:
-    """Run all steps in this turn and return their result. For work that is known to be small."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-
-
 def raise_error(_: object, error: BaseException | None) -> None:
     """Raise the error, as the `done` of sliced work without a result: the loop reports it."""
     if error is not None:
@@ -122,6 +112,16 @@ class TimeBudget:
             began = self._stopwatch()
             self._end = began + min(max(began - now, self._least), SLICE_SECONDS)
             self._left = self._items
+
+    async def complete(self, steps: Steps[T]) -> T:
+        """Run all steps, each as an item, and return their result."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            await self.step()
 
 
 class TurnQueue:

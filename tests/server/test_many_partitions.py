@@ -17,7 +17,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.broker import BrokerServer
 from barnabas.server.cleaning.cleaning_work import cleaning_work
 from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.server.controller.admin_manager import TopicCreation
+from barnabas.server.controller.admin_manager import PARTITIONS_PER_TURN, AdminManager, TopicCreation, TopicPlan
+from barnabas.server.controller.controller_context import ControllerContext
+from barnabas.server.controller.partition_state_machine import ORDERS_PER_TURN
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import Operation, OperationResult
 from barnabas.server.metadata.topic_store import DELETIONS_PER_WRITE
@@ -167,3 +169,33 @@ async def test_the_nodes_of_many_partitions_are_deleted_in_several_turns(
         assert await server.state.controller.delete_topics(["wide"]) == {"wide": None}
         assert sum(sizes) > 4 * PARTITIONS
         assert max(sizes) <= DELETIONS_PER_WRITE + 1  # with the check of the controller epoch
+
+
+async def test_few_partitions_are_planned_in_each_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with broker_on(tmp_path) as server:
+        loop, turn = asyncio.get_running_loop(), 0
+        planned, orders = Counter[int](), Counter[int]()
+        plan_topic, reachable = AdminManager._plan_topic, ControllerContext.reachable_replicas
+
+        def count_turns() -> None:
+            nonlocal turn
+            turn += 1
+            loop.call_soon(count_turns)
+
+        def counted_plan(manager: AdminManager, creation: TopicCreation) -> TopicPlan:
+            plan = plan_topic(manager, creation)
+            planned[turn] += len(plan.assignment)
+            return plan
+
+        def counted_order(context: ControllerContext, partition: TopicPartition) -> list[int]:
+            orders[turn] += 1
+            return reachable(context, partition)
+
+        monkeypatch.setattr(AdminManager, "_plan_topic", counted_plan)
+        monkeypatch.setattr(ControllerContext, "reachable_replicas", counted_order)
+        count_turns()
+        creations = [TopicCreation(f"t{number}", 40, 1) for number in range(10)]
+        await server.state.controller.create_topics(creations)
+        assert planned.total() == orders.total() == 400
+        assert max(planned.values()) < PARTITIONS_PER_TURN + 40
+        assert max(orders.values()) <= ORDERS_PER_TURN

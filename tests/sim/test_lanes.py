@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.storage.logs import batch
 
+from barnabas.common.steps import run_to_end
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server import broker as server_module
 from barnabas.server.replication import group_commit
@@ -112,7 +113,7 @@ def test_a_stop_waits_for_a_checkpoint_in_flight(world: World, writes: list[tupl
     world.delays.usual = 5.0
     server = world.broker.server
     assert server is not None
-    (task,) = server.state.log_manager.checkpoint_tasks("replication-offset-checkpoint")
+    (task,) = run_to_end(server.state.log_manager.checkpoint_steps("replication-offset-checkpoint"))
     server._ports.work.submit(task.lane, task, lambda *_: None)
     partition.log.append_as_leader(batch(), leader_epoch=0)
     partition.log.update_high_watermark(3)

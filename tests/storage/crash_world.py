@@ -8,6 +8,7 @@ from uuid import UUID
 
 from tests.storage.lanes import checkpoint, delete_due, load, retain, shut_down
 
+from barnabas.common.steps import run_to_end
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.disk import SimDisk
@@ -180,7 +181,7 @@ class World:
         promise = self.promises[topic_partition]
         promise.start_at_most = max(promise.start_at_most, offset)
         self.manager.logs[topic_partition].maybe_increment_log_start_offset(offset)
-        for task in self.manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT, [topic_partition]):
+        for task in run_to_end(self.manager.checkpoint_steps(LOG_START_OFFSET_CHECKPOINT, [topic_partition])):
             task()
         promise.start = self.manager.logs[topic_partition].log_start_offset
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from barnabas.common.steps import run_to_end
 from barnabas.storage.errors import LogDirFailedError
 from barnabas.storage.lane_task import LaneTask
 from barnabas.storage.log import Log
@@ -37,7 +38,7 @@ def flush(manager: LogManager, logs: Iterable[Log]) -> None:
 def checkpoint(manager: LogManager, *names: str) -> None:
     """Write some checkpoints, or all of them."""
     for name in names or CHECKPOINTED:
-        run(manager, manager.checkpoint_tasks(name))
+        run(manager, run_to_end(manager.checkpoint_steps(name)))
 
 
 def retain(manager: LogManager) -> None:

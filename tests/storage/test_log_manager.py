@@ -14,10 +14,12 @@ import pytest
 from tests.storage.crash_world import NOW_MS, SMALL, make_manager
 from tests.storage.lanes import checkpoint, delete_due, flush, load, retain, run, shut_down
 
+from barnabas.common.steps import run_to_end
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.disk import Mode, SimCrash, SimDisk
+from barnabas.storage import log_checkpoints
 from barnabas.storage.errors import CorruptCheckpointError, LogDirFailedError
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.found_logs import DuplicateLogError, FoundFolder
@@ -496,9 +498,9 @@ def test_a_late_checkpoint_gives_way_to_one_of_a_later_moment(disk: SimDisk) -> 
     log.append_as_leader(batch(*[b"x"] * 9), leader_epoch=0)
     log.update_high_watermark(9)
     log.maybe_increment_log_start_offset(3)
-    (late,) = manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT)
+    (late,) = run_to_end(manager.checkpoint_steps(LOG_START_OFFSET_CHECKPOINT))
     log.maybe_increment_log_start_offset(7)
-    (newer,) = manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT, [A])
+    (newer,) = run_to_end(manager.checkpoint_steps(LOG_START_OFFSET_CHECKPOINT, [A]))
     newer()
     late()
     assert disk.read_bytes(f"/data/{LOG_START_OFFSET_CHECKPOINT}") == b"0\n1\na 0 7\n"
@@ -513,6 +515,44 @@ def test_a_log_that_is_being_made_is_in_every_checkpoint_of_its_recovery_point(d
     manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
     checkpoint(manager, RECOVERY_POINT_CHECKPOINT)
     assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n1\na 0 0\n"
+
+
+def test_a_checkpoint_taken_in_steps_has_the_logs_that_are_opened_or_created_meanwhile(
+    disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_checkpoints, "LOGS_PER_STEP", 1)
+    manager = started(disk)
+    first, deleted, prepared, new = (TopicPartition("t", index) for index in range(4))
+    for topic_partition in (first, deleted):
+        manager.creation.get_or_create_log(topic_partition, topic_id=ID_A, is_new=True)
+    (preparation,) = manager.creation.preparation_tasks({prepared: ID_A})
+    preparation()
+    steps = manager.checkpoint_steps(RECOVERY_POINT_CHECKPOINT)
+    next(steps)
+    manager.creation.get_or_create_log(prepared, topic_id=ID_A, is_new=True)
+    manager.creation.get_or_create_log(new, topic_id=ID_A, is_new=True)
+    manager.delete_log(deleted)
+    run(manager, run_to_end(steps))
+    assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n3\nt 0 0\nt 2 0\nt 3 0\n"
+
+
+def test_a_checkpoint_reads_a_bounded_number_of_logs_in_a_step(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_checkpoints, "LOGS_PER_STEP", 2)
+    manager = started(disk)
+    for index in range(7):
+        manager.creation.get_or_create_log(TopicPartition("t", index), is_new=True)
+    reads = 0
+
+    def read(log: Log) -> int:
+        nonlocal reads
+        reads += 1
+        return log.recovery_point
+
+    monkeypatch.setitem(vars(log_checkpoints)["CHECKPOINTED"], RECOVERY_POINT_CHECKPOINT, read)
+    most = 0
+    for _ in manager.checkpoint_steps(RECOVERY_POINT_CHECKPOINT):
+        most, reads = max(most, reads), 0
+    assert most == 2
 
 
 def test_segments_go_by_size_and_their_files_later(disk: SimDisk) -> None:

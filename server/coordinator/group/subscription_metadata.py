@@ -11,8 +11,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....common.room_logger import room_logger
+from ....common.steps import run_to_end
 from ....protocol.errors import ErrorCode, KafkaError
-from ...runtime.loop_sharing import Steps, run_to_end
+from ...runtime.loop_sharing import Steps
 from .consumer_group import ConsumerGroup, ResolvedRegularExpression
 from .consumer_group_change import ConsumerGroupChange
 from .modern_group import NO_EPOCH, ModernGroup

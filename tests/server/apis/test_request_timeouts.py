@@ -281,7 +281,7 @@ async def test_delete_records_times_out_while_its_disk_stands_still(monkeypatch:
         await is_ready.wait()
 
     partition = SimpleNamespace(delete_records=lambda offset: offset, followers=None)
-    log_manager = SimpleNamespace(checkpoint_tasks=lambda name, only: [], held=SimpleNamespace())
+    log_manager = SimpleNamespace(checkpoint_steps=lambda name, only: iter(()), held=SimpleNamespace())
     manager = bare_replica_manager(loop, log_manager, SlicedWork(loop, no_time))
     monkeypatch.setattr(manager, "run_on_lanes", run_on_lanes)
     monkeypatch.setattr(manager, "get_leader_partition", lambda topic, index: partition)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....runtime.loop_sharing import Steps, run_to_end
+from .....common.steps import run_to_end
+from ....runtime.loop_sharing import Steps
 from . import sticky_task_assignor
 from .sticky_task_assignor import MemberAssignmentState, SubtopologySpec
 from .streams_group import StreamsGroup

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.java import compile_java, jars, run_java
 
+from barnabas.common.steps import run_to_end
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.coordinator.group.streams.streams_topology import (
     CopartitionGroup,
@@ -21,7 +22,6 @@ from barnabas.server.coordinator.group.streams.topics.configured_topology import
 from barnabas.server.coordinator.group.streams.topics.internal_topic_manager import configure_topics, summarize_topics
 from barnabas.server.coordinator.group.streams.topics.repartition_topics import compute_repartition_topics
 from barnabas.server.coordinator.group.streams.topics.topic_configuration_error import Status
-from barnabas.server.runtime.loop_sharing import run_to_end
 
 Counts = dict[str, int]
 

@@ -19,6 +19,7 @@ from soak.groups.streams_members import (
     topology,
 )
 
+from barnabas.common.steps import run_to_end
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -58,7 +59,6 @@ from barnabas.server.coordinator.group.streams.streams_heartbeat import (
     StreamsHeartbeat,
 )
 from barnabas.server.coordinator.group.streams.topics.topic_configuration_error import Status
-from barnabas.server.runtime.loop_sharing import run_to_end
 
 BOTH = {("0", 0), ("0", 1)}
 
