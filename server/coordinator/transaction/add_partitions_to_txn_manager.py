@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError, code_of
@@ -394,6 +395,10 @@ class _PendingAddOrVerify:
             )
 
     def _on_outcome(self, outcomes: dict[TopicPartitionKey, ErrorCode]) -> None:
+        # The coordinator may have appended a record already in this turn, and the request's records are next.
+        self._replicas.run_in_turn(partial(self._append_or_retry, outcomes))
+
+    def _append_or_retry(self, outcomes: dict[TopicPartitionKey, ErrorCode]) -> None:
         is_early = (
             self._supported_operation is TransactionSupportedOperation.ADD_PARTITION
             and ErrorCode.CONCURRENT_TRANSACTIONS in outcomes.values()

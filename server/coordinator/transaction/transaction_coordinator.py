@@ -282,6 +282,10 @@ class TransactionCoordinator:
             ended(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif outcome is ErrorCode.NONE:
             ended(ProducerIdentity(known.producer_id, known.producer_epoch) if is_v2 else NO_PRODUCER)
+        elif outcome is ErrorCode.INVALID_TXN_STATE:
+            # The producer cannot continue after this error. Its transaction may be open at another coordinator, if this
+            # broker's session has expired and it does not know that yet.
+            self.state_manager.confirm_state(transaction, lambda error: ended(error or ErrorCode.INVALID_TXN_STATE))
         elif isinstance(outcome, ErrorCode):
             ended(outcome)
         else:

@@ -104,8 +104,7 @@ class MarkerWriter:
             if left:
                 self._sliced_work.run_later(partial(self._write_on, marker, left, outcomes, written))
             else:
-                # The coordinator then appends the end of the transaction.
-                self._replicas.run_in_turn(partial(written, outcomes))
+                written(outcomes)
 
         self._replicas.run_in_turn(partial(self._write_some, marker, some, some_written))
 

@@ -80,6 +80,7 @@ class TransactionStateManager:
         `send_markers` is called for each loaded transaction that is decided and not complete.
         """
         self._config = config
+        self._replicas = replica_manager
         self._transaction_version = transaction_version
         self._now_ms = ports.now_ms
         self._loop = loop
@@ -233,8 +234,8 @@ class TransactionStateManager:
     ) -> None:
         """Append the next state of a transactional id; when it is durable, complete the transition and call `then`.
 
-        After the transaction timeout `reply` gets COORDINATOR_NOT_AVAILABLE, and the transition remains pending: its
-        record may still become durable.
+        While the disk is slow, the append waits for its turn, as in `WriteQueue`. After the transaction timeout `reply`
+        gets COORDINATOR_NOT_AVAILABLE, and the transition remains pending: its record may still become durable.
         """
         index = self._topic.partition_of(transaction.transactional_id)
         if index is None or transaction.is_unloaded:
@@ -256,20 +257,30 @@ class TransactionStateManager:
             if transaction.is_unloaded:
                 complete(ErrorCode.NOT_COORDINATOR)
                 return
-            if not outcome:
+            if not outcome and new is not transaction.metadata:
                 transaction.complete_transition_to(new, self._loop.time())
             complete(APPEND_ERRORS.get(outcome, outcome))
             if not outcome and then is not None:
                 self._loop.call_soon(then)  # after the response, which need not wait for markers
             transaction.notify_waiters()
 
-        self._log.append(
-            index,
-            [record],
-            done,
-            timeout_ms=new.timeout_ms,
-            on_overdue=lambda: complete(ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        )
+        def append() -> None:
+            if transaction.is_unloaded:  # and perhaps loaded again, with another entry
+                done(ErrorCode.NOT_COORDINATOR)
+                return
+            self._log.append(
+                index,
+                [record],
+                done,
+                timeout_ms=new.timeout_ms,
+                on_overdue=lambda: complete(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            )
+
+        self._replicas.run_in_turn(append)
+
+    def confirm_state(self, transaction: TransactionEntry, reply: ResponseCallback) -> None:
+        """Append the present state again; `reply` gets no error only if this broker is still the coordinator."""
+        self.append_transaction_to_log(transaction, transaction.metadata, reply)
 
     # -- expiration ----------------------------------------------------------------------------------------------------
 
