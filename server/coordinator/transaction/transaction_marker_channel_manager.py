@@ -123,11 +123,10 @@ class MarkerWriter:
 
         def appended(results: list[AppendResult]) -> None:
             for partition, result in zip(wanted, results, strict=True):
-                outcomes[partition] = result.code if isinstance(result, KafkaError) else ErrorCode.NONE
-                if partition[0] == GROUP_METADATA_TOPIC and outcomes[partition] is ErrorCode.NONE:
-                    self._group_coordinator.complete_transaction(
-                        partition[1], marker.producer_id, is_commit=marker.is_commit
-                    )
+                if isinstance(result, KafkaError):
+                    outcomes[partition] = result.code
+                else:
+                    outcomes[partition] = self._complete_offsets(partition, marker)
             written(outcomes)
 
         for partition in wanted:
@@ -145,6 +144,24 @@ class MarkerWriter:
             [(*partition, memoryview(bytearray(batch))) for partition in wanted],
             AppendRequest(-1, self._timeout_ms(), appended, rules),
         )
+
+    def _complete_offsets(self, partition: TopicPartitionKey, marker: TransactionMarker) -> ErrorCode:
+        """Apply or drop the offsets of a transaction whose marker is durable in a partition.
+
+        Return an error if the marker has to be repeated, because the partition is being loaded again, perhaps without
+        the marker.
+        """
+        if partition[0] == GROUP_METADATA_TOPIC:
+            try:
+                self._group_coordinator.complete_transaction(
+                    partition[1], marker.producer_id, is_commit=marker.is_commit
+                )
+            except KafkaError as error:
+                return _COORDINATOR_ERRORS.get(error.code, error.code)
+            except Exception:
+                logger.exception("%s-%d: the offsets of a transaction could not be completed", *partition)
+                return ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.NONE
 
     def _check_partition(self, partition: TopicPartitionKey) -> ErrorCode:
         """Return the error if no marker can be written to a partition, else NONE."""

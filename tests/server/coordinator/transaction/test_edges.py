@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import pytest
 from tests.server.coordinator.transaction.producers import NONE, RawProducer, committed_values, find
 from tests.server.data_plane import DataPlane, play
 
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -32,7 +33,8 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from barnabas.server.coordinator import creation_limiter
-from barnabas.server.coordinator.coordinator_log import CoordinatorRecord
+from barnabas.server.coordinator.coordinator_log import CoordinatorRecord, ResponseCallback
+from barnabas.server.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.server.coordinator.transaction import transaction_state_manager
 from barnabas.server.coordinator.transaction.transaction_metadata import (
     LAST_EPOCH,
@@ -578,5 +580,54 @@ def test_a_transaction_ends_although_a_topic_of_it_is_deleted() -> None:
         await producer.commit()
         await settle(plane)
         assert await committed_values(plane) == [b"v"]
+
+    play(talk)
+
+
+@pytest.mark.parametrize("error", [KafkaError(_E.COORDINATOR_LOAD_IN_PROGRESS, "loading"), RuntimeError("a fault")])
+def test_a_marker_is_repeated_if_the_offsets_cannot_be_completed(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=2)
+        await find(producer.connection, "g")
+        assert await producer.commit_offset("g", 3) == NONE
+        calls, complete = 0, GroupCoordinator.complete_transaction
+
+        def fail_first(coordinator: GroupCoordinator, index: int, producer_id: int, *, is_commit: bool) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise error
+            complete(coordinator, index, producer_id, is_commit=is_commit)
+
+        monkeypatch.setattr(GroupCoordinator, "complete_transaction", fail_first)
+        await producer.commit()
+        await settle(plane)
+        assert calls == 2
+        assert plane.state.group_coordinator.group_manager.find_group("g").offsets.get("t", 0).offset == 3
+
+    play(talk)
+
+
+@pytest.mark.parametrize("error", [NONE, _E.NOT_COORDINATOR])
+def test_the_end_of_an_unknown_transaction_is_refused_by_its_present_coordinator_only(
+    monkeypatch: pytest.MonkeyPatch, error: ErrorCode
+) -> None:
+    """A former coordinator may not know the transaction yet, and the error would end the producer."""
+
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=2)
+        log = plane.state.transaction_coordinator.state_manager._log
+        appended: list[int] = []
+
+        def append(index: int, records: Iterable[CoordinatorRecord], done: ResponseCallback, **_: Any) -> bool:
+            appended.append(len(list(records)))
+            done(error)
+            return not error
+
+        monkeypatch.setattr(log, "append", append)
+        assert await producer.end(is_commit=True) == (error or _E.INVALID_TXN_STATE)
+        assert appended == [1]
 
     play(talk)
