@@ -202,7 +202,10 @@ class TransactionCoordinator:
         if transaction.is_busy:
             reply(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif error_code := _check_producer(known, identity):
-            reply(error_code)
+            if _is_later(identity, known):
+                self.state_manager.confirm_state(transaction, lambda error: reply(error or error_code))
+            else:
+                reply(error_code)
         elif known.state is TransactionState.ONGOING and partitions <= known.partitions:
             reply(ErrorCode.NONE)
         else:
@@ -282,12 +285,14 @@ class TransactionCoordinator:
             ended(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif outcome is ErrorCode.NONE:
             ended(ProducerIdentity(known.producer_id, known.producer_epoch) if is_v2 else NO_PRODUCER)
-        elif outcome is ErrorCode.INVALID_TXN_STATE:
-            # The producer cannot continue after this error. Its transaction may be open at another coordinator, if this
-            # broker's session has expired and it does not know that yet.
-            self.state_manager.confirm_state(transaction, lambda error: ended(error or ErrorCode.INVALID_TXN_STATE))
         elif isinstance(outcome, ErrorCode):
-            ended(outcome)
+            refusal: ErrorCode = outcome
+            # If this broker's session has expired without its knowledge, the transaction may be open at another broker.
+            is_unknown = refusal is ErrorCode.INVALID_TXN_STATE or _is_later(identity, known)
+            if is_unknown and not transaction.is_busy:
+                self.state_manager.confirm_state(transaction, lambda error: ended(error or refusal))
+            else:
+                ended(refusal)
         else:
             next_id = spare if known.is_exhausted else NO_PRODUCER_ID
             new = known.prepare_abort_or_commit(outcome, TV_2 if is_v2 else TV_0, next_id, self._now_ms())
@@ -358,6 +363,15 @@ def _check_producer(known: TransactionMetadata, identity: ProducerIdentity) -> E
     if known.producer_epoch != identity.epoch or identity.epoch == LAST_EPOCH:
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.CONCURRENT_TRANSACTIONS if known.state in ENDING else ErrorCode.NONE
+
+
+def _is_later(identity: ProducerIdentity, known: TransactionMetadata) -> bool:
+    """Return whether a producer has an identity that this broker does not know.
+
+    Such a producer cannot continue after a refusal. But the refusal is wrong if another broker coordinates the id, and
+    has given the producer this identity.
+    """
+    return identity.producer_id != known.producer_id or identity.epoch > known.producer_epoch
 
 
 def _log_failure(transactional_id: str, error: ErrorCode) -> None:

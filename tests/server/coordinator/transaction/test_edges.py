@@ -629,5 +629,12 @@ def test_the_end_of_an_unknown_transaction_is_refused_by_its_present_coordinator
         monkeypatch.setattr(log, "append", append)
         assert await producer.end(is_commit=True) == (error or _E.INVALID_TXN_STATE)
         assert appended == [1]
+        producer.epoch += 1
+        assert await producer.end(is_commit=True) == (error or _E.PRODUCER_FENCED)
+        assert await producer.add(0) == [error or _E.PRODUCER_FENCED]
+        assert appended == [1] * 3
+        producer.epoch -= 2
+        assert await producer.end(is_commit=True) == _E.PRODUCER_FENCED
+        assert appended == [1] * 3
 
     play(talk)
