@@ -1,4 +1,4 @@
-"""Work in steps: a generator that is interrupted at each `yield`, and returns its result."""
+"""Work in steps: a generator that yields between its steps and returns a result."""
 
 from collections.abc import Generator
 from typing import TypeVar
@@ -7,7 +7,10 @@ T = TypeVar("T")
 
 
 def run_to_end(steps: Generator[None, None, T]) -> T:
-    """Run all steps now and return their result. For work that is known to be small."""
+    """Run all steps without interruption and return their result.
+
+    On the event loop, only for small work, or where the result must be taken in one turn.
+    """
     while True:
         try:
             next(steps)

@@ -71,10 +71,11 @@ class LogCheckpoints:
         return run_to_end(self.take_in_steps(log_dir, name))
 
     def take_in_steps(self, log_dir: LogDir, name: str) -> Generator[None, None, Checkpoint]:
-        """Return the content of the checkpoint `name` of a directory; an offline log keeps its old entry.
+        """Return the content of a directory's checkpoint, read in steps. An offline log keeps its old entry.
 
-        It contains the logs of the first step's moment, which may be changed or deleted between the steps. The file
-        keeps entries that are changed after that moment, so a log that is created later is not lost.
+        The checkpoint contains the logs that the directory had at the first step, with offsets read in a later step,
+        and its moment is that of the first step. `LogDir` therefore drops it if a newer checkpoint is already written,
+        and keeps entries that were changed after the first step, such as those of new logs.
         """
         read, moment = CHECKPOINTED[name], log_dir.moment()
         held, arriving = list(self._dir_of.items()), list(self.arriving.items())

@@ -344,15 +344,16 @@ class LogManager:
     def checkpoint_steps(
         self, name: str, only: Iterable[TopicPartition] | None = None
     ) -> Generator[None, None, list[LaneTask]]:
-        """Return one checkpoint in every online directory, in steps; `only` in the directories that hold some
-        partitions.
+        """Return, in steps, the tasks that write a checkpoint of every online directory; with `only`, of the
+        directories that hold these partitions.
         """
         wanted = self.dirs if only is None else {self.held.dir_of[one]: None for one in only if one in self.held.dir_of}
         tasks = []
         for log_dir in wanted:
             if log_dir.is_online:
                 checkpoint = yield from self._checkpoints.take_in_steps(log_dir, name)
-                tasks.append(LaneTask(log_dir.path, checkpoint.write_if_room))
+                if log_dir.is_online:  # it may have failed between the steps
+                    tasks.append(LaneTask(log_dir.path, checkpoint.write_if_room))
         return tasks
 
     def _write_checkpoint(self, log_dir: LogDir, name: str) -> None:

@@ -37,11 +37,11 @@ BROKER_DEFAULT = -1
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """The limit of Apache Kafka's controller."""
 PARTITIONS_PER_TURN = 100
-"""Partitions of requested topics that are planned, at most 0.3 ms."""
+"""Partitions that are planned per turn, in 0.3 ms. A larger topic is planned in one turn."""
 TOPIC_COST = 10
-"""The other checks of a topic take as long as that many partitions."""
+"""The fixed cost of planning a topic, in partitions."""
 SETTINGS_COST = 100
-"""And so do the checks of a topic's own settings."""
+"""The additional cost of validating a topic's own settings, in partitions."""
 PARTITIONS_PER_WRITE = 500
 """Partitions in one write to a shared store (ZooKeeper accepts a megabyte at most), and in one LeaderAndIsr request."""
 PARTITIONS_PER_CHANGE = 2000
@@ -183,11 +183,10 @@ class AdminManager:
                     mutation_quota(len(plan.assignment))
             except KafkaError as error:
                 results[creation.name] = error.as_result()
-                await budget.step(TOPIC_COST)
             else:
                 plans.append(plan)
                 new[plan.name] = self._new_topic(plan, term)
-                await budget.step(TOPIC_COST + len(plan.assignment) + (SETTINGS_COST if plan.config else 0))
+            await budget.step(TOPIC_COST + self.partition_count(creation) + (SETTINGS_COST if creation.config else 0))
         if not validate_only:
             results |= await self._create(new, term)
         for plan in plans:

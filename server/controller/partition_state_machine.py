@@ -64,7 +64,7 @@ def preferred_replica_partition_leader_election(
 LAST_LEADER_EPOCH = 2**31 - 1
 """The largest that requests and batches can hold."""
 ORDERS_PER_TURN = 50
-"""Partitions whose part of a LeaderAndIsr request is made, 0.2 ms."""
+"""Partitions whose states are added to LeaderAndIsr requests per turn, in 0.2 ms."""
 ATTEMPTS = 3
 """The number of attempts for a change while leaders change their ISR in the store."""
 

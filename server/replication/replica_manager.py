@@ -319,7 +319,7 @@ class ReplicaManager:
         `become_leader`."""
         tasks: list[LaneTask] = []
         with suppress(AllLogDirsFailedError):
-            named = {name: topic_id for name, topic_id in topic_ids.items() if topic_id.int}  # a UUID compares slowly
+            named = {name: topic_id for name, topic_id in topic_ids.items() if topic_id.int}  # comparing UUIDs is slow
             tasks = self._log_manager.creation.preparation_tasks(named)
         for task in tasks:
             try:
@@ -1000,9 +1000,10 @@ class ReplicaManager:
         await self.write_checkpoint(LOG_START_OFFSET_CHECKPOINT, topic_partitions)
 
     async def write_checkpoint(self, name: str, only: Collection[TopicPartition] | None = None) -> None:
-        """Write a checkpoint in every online directory, or `only` in those that hold some partitions.
+        """Write a checkpoint of every online directory; with `only`, of the directories that hold these partitions.
 
-        It contains the offsets at the time of the call, or later ones.
+        Each log that is not moved or deleted in between is written with its offset at the time of the call or a later
+        one.
         """
         tasks = await self.new_role_budget().complete(self._log_manager.checkpoint_steps(name, only))
         await self.run_on_lanes(tasks)

@@ -517,7 +517,7 @@ def test_a_log_that_is_being_made_is_in_every_checkpoint_of_its_recovery_point(d
     assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n1\na 0 0\n"
 
 
-def test_a_checkpoint_taken_in_steps_has_the_logs_that_are_opened_or_created_meanwhile(
+def test_a_checkpoint_keeps_logs_that_are_opened_or_created_between_its_steps(
     disk: SimDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_checkpoints, "LOGS_PER_STEP", 1)

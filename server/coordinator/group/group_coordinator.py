@@ -306,7 +306,10 @@ class GroupCoordinator:
         self._offsets.delete_offsets(group, partitions, reply)
 
     def complete_transaction(self, index: int, producer_id: int, *, is_commit: bool) -> None:
-        """Apply or drop the pending offsets of a transaction whose marker is durable in a partition."""
+        """Apply or drop the pending offsets of a transaction whose marker is durable in a partition.
+
+        Raises KafkaError, and changes nothing, if this broker has not loaded the groups of the partition.
+        """
         self._offsets.complete_transaction(index, producer_id, is_commit=is_commit)
 
     async def cleanup_expired_offsets(self) -> None:

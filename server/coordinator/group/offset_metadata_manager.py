@@ -122,11 +122,16 @@ class OffsetMetadataManager:
         )
 
     def complete_transaction(self, index: int, producer_id: int, *, is_commit: bool) -> None:
-        """Apply or drop the pending offsets of a transaction whose marker is durable in a partition."""
-        for group_id in self._open_transactions.pop((index, producer_id), ()):
+        """Apply or drop the pending offsets of a transaction whose marker is durable in a partition.
+
+        Raises KafkaError, and changes nothing, if this broker has not loaded the groups of the partition.
+        """
+        self._group_manager.check_partition_loaded(index)
+        for group_id in self._open_transactions.get((index, producer_id), ()):
             group = self._group_manager.find_group(group_id)
             if group is not None:
                 group.offsets.complete_transaction(producer_id, is_commit=is_commit)
+        self._open_transactions.pop((index, producer_id), None)
 
     def on_group_loaded(self, group: Group) -> None:
         """Add the open transactions of a loaded group."""

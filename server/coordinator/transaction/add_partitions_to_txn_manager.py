@@ -395,10 +395,10 @@ class _PendingAddOrVerify:
             )
 
     def _on_outcome(self, outcomes: dict[TopicPartitionKey, ErrorCode]) -> None:
-        # The coordinator may have appended a record already in this turn, and the request's records are next.
-        self._replicas.run_in_turn(partial(self._append_or_retry, outcomes))
+        # The coordinator may have appended a record in this turn, and the callback appends the request's records.
+        self._replicas.run_in_turn(partial(self._finish_or_retry, outcomes))
 
-    def _append_or_retry(self, outcomes: dict[TopicPartitionKey, ErrorCode]) -> None:
+    def _finish_or_retry(self, outcomes: dict[TopicPartitionKey, ErrorCode]) -> None:
         is_early = (
             self._supported_operation is TransactionSupportedOperation.ADD_PARTITION
             and ErrorCode.CONCURRENT_TRANSACTIONS in outcomes.values()

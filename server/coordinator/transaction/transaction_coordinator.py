@@ -202,12 +202,16 @@ class TransactionCoordinator:
         if transaction.is_busy:
             reply(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif error_code := _check_producer(known, identity):
-            if _is_later(identity, known):
+            if _is_unknown_identity(identity, known):
                 self.state_manager.confirm_state(transaction, lambda error: reply(error or error_code))
             else:
                 reply(error_code)
         elif known.state is TransactionState.ONGOING and partitions <= known.partitions:
-            reply(ErrorCode.NONE)
+            if client_version < TV_2:
+                # The producer has the same epoch in its next transaction, which another coordinator may have begun.
+                self.state_manager.confirm_state(transaction, reply)
+            else:
+                reply(ErrorCode.NONE)
         else:
             new = known.prepare_add_partitions(partitions, client_version, self._now_ms())
             self.state_manager.append_transaction_to_log(transaction, new, reply)
@@ -281,15 +285,19 @@ class TransactionCoordinator:
             ended(ErrorCode.CONCURRENT_TRANSACTIONS)
             return
         outcome = (end_transaction_tv2 if is_v2 else end_transaction_tv1)(known, *identity, wanted)
-        if transaction.is_busy and outcome not in _ERRORS_BEFORE_CONCURRENT:
+        is_unknown = outcome is ErrorCode.INVALID_TXN_STATE or _is_unknown_identity(identity, known)
+        if transaction.is_busy and (is_unknown or outcome not in _ERRORS_BEFORE_CONCURRENT):
             ended(ErrorCode.CONCURRENT_TRANSACTIONS)
+        elif outcome is ErrorCode.NONE and is_v2:
+            ended(ProducerIdentity(known.producer_id, known.producer_epoch))
         elif outcome is ErrorCode.NONE:
-            ended(ProducerIdentity(known.producer_id, known.producer_epoch) if is_v2 else NO_PRODUCER)
+            # The producer has the same epoch in its next transaction, which another coordinator may have begun.
+            self.state_manager.confirm_state(transaction, lambda error: ended(error or NO_PRODUCER))
         elif isinstance(outcome, ErrorCode):
             refusal: ErrorCode = outcome
-            # If this broker's session has expired without its knowledge, the transaction may be open at another broker.
-            is_unknown = refusal is ErrorCode.INVALID_TXN_STATE or _is_later(identity, known)
-            if is_unknown and not transaction.is_busy:
+            if is_unknown:
+                # If this broker's session has expired and the broker has not detected it, the transaction may be open
+                # at another coordinator.
                 self.state_manager.confirm_state(transaction, lambda error: ended(error or refusal))
             else:
                 ended(refusal)
@@ -365,13 +373,16 @@ def _check_producer(known: TransactionMetadata, identity: ProducerIdentity) -> E
     return ErrorCode.CONCURRENT_TRANSACTIONS if known.state in ENDING else ErrorCode.NONE
 
 
-def _is_later(identity: ProducerIdentity, known: TransactionMetadata) -> bool:
-    """Return whether a producer has an identity that this broker does not know.
+def _is_unknown_identity(identity: ProducerIdentity, known: TransactionMetadata) -> bool:
+    """Return whether the identity is not in the history of this entry.
 
-    Such a producer cannot continue after a refusal. But the refusal is wrong if another broker coordinates the id, and
-    has given the producer this identity.
+    Another coordinator may have assigned it; then a refusal would be wrong, and fatal for the producer.
     """
-    return identity.producer_id != known.producer_id or identity.epoch > known.producer_epoch
+    if known.producer_epoch == NO_PRODUCER_EPOCH:
+        return False
+    if identity.producer_id == known.producer_id:
+        return identity.epoch > known.producer_epoch
+    return identity.producer_id != known.previous_id
 
 
 def _log_failure(transactional_id: str, error: ErrorCode) -> None:

@@ -148,8 +148,8 @@ class MarkerWriter:
     def _complete_offsets(self, partition: TopicPartitionKey, marker: TransactionMarker) -> ErrorCode:
         """Apply or drop the offsets of a transaction whose marker is durable in a partition.
 
-        Return an error if the marker has to be repeated, because the partition is being loaded again, perhaps without
-        the marker.
+        Return an error, after which the coordinator repeats the marker, if the partition is not loaded or its offsets
+        could not be changed.
         """
         if partition[0] == GROUP_METADATA_TOPIC:
             try:
@@ -160,7 +160,7 @@ class MarkerWriter:
                 return _COORDINATOR_ERRORS.get(error.code, error.code)
             except Exception:
                 logger.exception("%s-%d: the offsets of a transaction could not be completed", *partition)
-                return ErrorCode.UNKNOWN_SERVER_ERROR
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
     def _check_partition(self, partition: TopicPartitionKey) -> ErrorCode:

@@ -234,8 +234,9 @@ class TransactionStateManager:
     ) -> None:
         """Append the next state of a transactional id; when it is durable, complete the transition and call `then`.
 
-        While the disk is slow, the append waits for its turn, as in `WriteQueue`. After the transaction timeout `reply`
-        gets COORDINATOR_NOT_AVAILABLE, and the transition remains pending: its record may still become durable.
+        While the disk is slow, the append waits in the `WriteQueue`. If the record is not durable within the
+        transaction timeout after the append, `reply` gets COORDINATOR_NOT_AVAILABLE, and the transition remains
+        pending, because the record may still become durable.
         """
         index = self._topic.partition_of(transaction.transactional_id)
         if index is None or transaction.is_unloaded:

@@ -35,6 +35,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 from barnabas.server.coordinator import creation_limiter
 from barnabas.server.coordinator.coordinator_log import CoordinatorRecord, ResponseCallback
 from barnabas.server.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.server.coordinator.group.group_metadata_manager import GroupMetadataManager
 from barnabas.server.coordinator.transaction import transaction_state_manager
 from barnabas.server.coordinator.transaction.transaction_metadata import (
     LAST_EPOCH,
@@ -584,10 +585,30 @@ def test_a_transaction_ends_although_a_topic_of_it_is_deleted() -> None:
     play(talk)
 
 
-@pytest.mark.parametrize("error", [KafkaError(_E.COORDINATOR_LOAD_IN_PROGRESS, "loading"), RuntimeError("a fault")])
-def test_a_marker_is_repeated_if_the_offsets_cannot_be_completed(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_marker_is_repeated_if_the_groups_of_its_partition_are_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=2)
+        await find(producer.connection, "g")
+        assert await producer.commit_offset("g", 3) == NONE
+        calls, check = 0, GroupMetadataManager.check_partition_loaded
+
+        def fail_after_append(manager: GroupMetadataManager, index: int) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2:  # the first call is before the marker is appended
+                raise KafkaError(_E.COORDINATOR_LOAD_IN_PROGRESS, "loading")
+            check(manager, index)
+
+        monkeypatch.setattr(GroupMetadataManager, "check_partition_loaded", fail_after_append)
+        await producer.commit()
+        await settle(plane)
+        assert calls == 4
+        assert plane.state.group_coordinator.group_manager.find_group("g").offsets.get("t", 0).offset == 3
+
+    play(talk)
+
+
+def test_a_marker_is_repeated_if_the_offsets_cannot_be_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk(plane: DataPlane) -> None:
         producer = await RawProducer.open(plane, version=2)
         await find(producer.connection, "g")
@@ -598,7 +619,7 @@ def test_a_marker_is_repeated_if_the_offsets_cannot_be_completed(
             nonlocal calls
             calls += 1
             if calls == 1:
-                raise error
+                raise RuntimeError("a fault")
             complete(coordinator, index, producer_id, is_commit=is_commit)
 
         monkeypatch.setattr(GroupCoordinator, "complete_transaction", fail_first)
@@ -611,10 +632,10 @@ def test_a_marker_is_repeated_if_the_offsets_cannot_be_completed(
 
 
 @pytest.mark.parametrize("error", [NONE, _E.NOT_COORDINATOR])
-def test_the_end_of_an_unknown_transaction_is_refused_by_its_present_coordinator_only(
+def test_only_the_present_coordinator_refuses_to_end_an_unknown_transaction(
     monkeypatch: pytest.MonkeyPatch, error: ErrorCode
 ) -> None:
-    """A former coordinator may not know the transaction yet, and the error would end the producer."""
+    """A former coordinator does not have the transaction, and a fatal error would stop the producer."""
 
     async def talk(plane: DataPlane) -> None:
         producer = await RawProducer.open(plane, version=2)
