@@ -32,7 +32,7 @@ UNPUBLISHED = {
             *("share-group-heartbeats", "streams-group-heartbeats"),
             *("share-group-1k", "share-group-1k-disk"),
         ),
-        "it is newer than the runs of this page",
+        "it has not been measured yet",
     ),
 }
 """Benches without figures in the document, and why; the document says so, too."""
