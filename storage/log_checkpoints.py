@@ -75,7 +75,7 @@ class LogCheckpoints:
 
         The checkpoint contains the logs that the directory had at the first step, with offsets read in a later step,
         and its moment is that of the first step. `LogDir` therefore drops it if a newer checkpoint is already written,
-        and keeps entries that were changed after the first step, such as those of new logs.
+        and keeps entries that were changed after the first step, for example the entries of new logs.
         """
         read, moment = CHECKPOINTED[name], log_dir.moment()
         held, arriving = list(self._dir_of.items()), list(self.arriving.items())
