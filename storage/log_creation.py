@@ -134,12 +134,15 @@ class LogCreation:
         per_dir: dict[str, list[TopicPartition]] = {}
         by_path = {log_dir.path: log_dir for log_dir in self._held.dirs_for_new_logs}
         counts = {path: log_dir.partition_count for path, log_dir in by_path.items()}
-        if len(counts) == 1 and wanted:
+        if not wanted:
+            return []
+        if len(counts) == 1:  # the usual case, without a search for the emptiest directory
             per_dir = dict.fromkeys(counts, wanted)
-        for topic_partition in wanted if len(counts) > 1 else ():
-            path = min(counts, key=counts.__getitem__)
-            counts[path] += 1
-            per_dir.setdefault(path, []).append(topic_partition)
+        elif counts:
+            for topic_partition in wanted:
+                path = min(counts, key=counts.__getitem__)
+                counts[path] += 1
+                per_dir.setdefault(path, []).append(topic_partition)
         tasks = []
         for path, chosen in per_dir.items():
             log_dir = by_path[path]

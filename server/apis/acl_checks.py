@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ...common.steps import run_to_end
 from ...protocol.acls import CLUSTER_NAME, AclResourceType
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from .request_context import Handle, RequestContext, Respond
 
 Resource = tuple[AclResourceType, str]
-T = TypeVar("T")
 
 LANE = "requests"
 """The lane in which the items for denied items of a large request are built."""

@@ -45,9 +45,10 @@ class WriteQueue:
     thread.
 
     The loop's thread writes the appends, and the kernel blocks a writer while the disk cannot keep up. If all requests
-    of a turn were handled, each write would delay every other client. So once the appends of a turn have taken
-    `SECONDS_PER_TURN`, requests that append wait at the end of this queue. They continue after a pause, in which the
-    loop serves all other requests. No later request is appended before them, except together with the first one.
+    of a turn were handled, each write would delay every other client. When the appends of a turn have taken
+    `SECONDS_PER_TURN`, requests that append therefore wait at the end of this queue. They continue after a pause, in
+    which the loop serves all other requests. No later request is appended before them, except together with the first
+    one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -585,11 +585,24 @@ def test_a_transaction_ends_although_a_topic_of_it_is_deleted() -> None:
     play(talk)
 
 
+async def with_open_offset(plane: DataPlane) -> RawProducer:
+    """A producer whose open transaction has an offset of the group `g`."""
+    producer = await RawProducer.open(plane, version=2)
+    await find(producer.connection, "g")
+    assert await producer.commit_offset("g", 3) == NONE
+    return producer
+
+
+async def commit_offset_of(producer: RawProducer) -> None:
+    """Commit the open transaction, and check that the group has its offset."""
+    await producer.commit()
+    await settle(producer.plane)
+    assert producer.plane.state.group_coordinator.group_manager.find_group("g").offsets.get("t", 0).offset == 3
+
+
 def test_a_marker_is_repeated_if_the_groups_of_its_partition_are_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk(plane: DataPlane) -> None:
-        producer = await RawProducer.open(plane, version=2)
-        await find(producer.connection, "g")
-        assert await producer.commit_offset("g", 3) == NONE
+        producer = await with_open_offset(plane)
         calls, check = 0, GroupMetadataManager.check_partition_loaded
 
         def fail_after_append(manager: GroupMetadataManager, index: int) -> None:
@@ -600,19 +613,15 @@ def test_a_marker_is_repeated_if_the_groups_of_its_partition_are_loaded_again(mo
             check(manager, index)
 
         monkeypatch.setattr(GroupMetadataManager, "check_partition_loaded", fail_after_append)
-        await producer.commit()
-        await settle(plane)
+        await commit_offset_of(producer)
         assert calls == 4
-        assert plane.state.group_coordinator.group_manager.find_group("g").offsets.get("t", 0).offset == 3
 
     play(talk)
 
 
 def test_a_marker_is_repeated_if_the_offsets_cannot_be_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk(plane: DataPlane) -> None:
-        producer = await RawProducer.open(plane, version=2)
-        await find(producer.connection, "g")
-        assert await producer.commit_offset("g", 3) == NONE
+        producer = await with_open_offset(plane)
         calls, complete = 0, GroupCoordinator.complete_transaction
 
         def fail_first(coordinator: GroupCoordinator, index: int, producer_id: int, *, is_commit: bool) -> None:
@@ -623,10 +632,8 @@ def test_a_marker_is_repeated_if_the_offsets_cannot_be_completed(monkeypatch: py
             complete(coordinator, index, producer_id, is_commit=is_commit)
 
         monkeypatch.setattr(GroupCoordinator, "complete_transaction", fail_first)
-        await producer.commit()
-        await settle(plane)
+        await commit_offset_of(producer)
         assert calls == 2
-        assert plane.state.group_coordinator.group_manager.find_group("g").offsets.get("t", 0).offset == 3
 
     play(talk)
 
@@ -657,5 +664,34 @@ def test_only_the_present_coordinator_refuses_to_end_an_unknown_transaction(
         producer.epoch -= 2
         assert await producer.end(is_commit=True) == _E.PRODUCER_FENCED
         assert appended == [1] * 3
+
+    play(talk)
+
+
+@pytest.mark.parametrize("error", [NONE, _E.NOT_COORDINATOR])
+def test_only_the_present_coordinator_repeats_its_success_to_older_producers(
+    monkeypatch: pytest.MonkeyPatch, error: ErrorCode
+) -> None:
+    """Their epoch is the same in the next transaction, of which a former coordinator has no record."""
+
+    async def talk(plane: DataPlane) -> None:
+        log = plane.state.transaction_coordinator.state_manager._log
+        appended: list[int] = []
+
+        def append(index: int, records: Iterable[CoordinatorRecord], done: ResponseCallback, **_: Any) -> bool:
+            appended.append(len(list(records)))
+            done(error)
+            return not error
+
+        producer = await RawProducer.open(plane, version=1)
+        await producer.send(b"v")
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "append", append)
+            assert await producer.add(0) == [error]
+        await producer.commit()
+        await settle(plane)
+        monkeypatch.setattr(log, "append", append)
+        assert await producer.end(is_commit=True) == error
+        assert appended == [1, 1]
 
     play(talk)
